@@ -1,0 +1,99 @@
+//! The laws that the fuzz targets check; `tests/fuzz_corpus.rs` checks them on the corpus.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use lictor::protocol::{Call, Kind, json, mcp, sse};
+
+/// The text, read by our scanner and by serde_json.
+pub(crate) fn json(data: &[u8]) {
+    let ours = json::scan(data, json::Limits::default());
+    let theirs = serde_json::from_slice::<serde_json::Value>(data);
+    match (ours, theirs) {
+        (Ok(document), Ok(tree)) => assert_eq!(read(document.root()), Some(tree)),
+        (Ok(_), Err(error)) => assert!(error.to_string().contains("number out of range")),
+        (Err(error), Ok(_)) => assert!(!error.is_malformed(), "{error}"),
+        (Err(_), Err(_)) => {}
+    }
+}
+
+/// A request: lines of `name: value`, an empty line, the body. A first line without a colon is the
+/// HTTP method.
+pub(crate) fn mcp(data: &[u8]) {
+    let (method, headers, body) = request(data);
+    if let Ok(call) = mcp::decode(&method, &headers, body.clone()) {
+        assert_eq!(call.body, body);
+        assert!(!call.targets.is_empty());
+        assert_eq!(call.id().is_some(), matches!(call.kind, Kind::Request(_)));
+        check_arguments(&call);
+    }
+}
+
+/// A stream: the first byte gives the size of the chunks.
+pub(crate) fn sse(data: &[u8]) {
+    let Some((&size, stream)) = data.split_first() else { return };
+    let whole = split(stream, stream.len().max(1));
+    let cut = split(stream, usize::from(size).max(1));
+    assert_eq!(whole.0, stream);
+    assert_eq!(cut, whole);
+}
+
+fn read(value: json::Value<'_>) -> Option<serde_json::Value> {
+    use serde_json::Value;
+    Some(match value.kind() {
+        json::Kind::Null => Value::Null,
+        json::Kind::Bool => Value::Bool(value.as_bool()?),
+        json::Kind::Number => serde_json::from_str(value.as_number()?).ok()?,
+        json::Kind::String => Value::String(value.as_str()?.into_owned()),
+        json::Kind::Array => Value::Array(value.elements().map(read).collect::<Option<_>>()?),
+        json::Kind::Object => {
+            let member =
+                |member: json::Member<'_>| Some((member.name.into_owned(), read(member.value)?));
+            Value::Object(value.members().map(member).collect::<Option<_>>()?)
+        }
+    })
+}
+
+fn request(data: &[u8]) -> (Method, HeaderMap, Bytes) {
+    let mut method = Method::POST;
+    let mut headers = HeaderMap::new();
+    let mut rest = data;
+    while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+        let (line, tail) = rest.split_at(end);
+        rest = tail.get(1..).unwrap_or_default();
+        if line.is_empty() {
+            break;
+        }
+        match line.iter().position(|&byte| byte == b':') {
+            Some(colon) => {
+                let (name, value) = line.split_at(colon);
+                let name = HeaderName::from_bytes(name);
+                let value = HeaderValue::from_bytes(value.get(1..).unwrap_or_default());
+                if let (Ok(name), Ok(value)) = (name, value) {
+                    headers.append(name, value);
+                }
+            }
+            None => method = Method::from_bytes(line).unwrap_or(method),
+        }
+    }
+    (method, headers, Bytes::copy_from_slice(rest))
+}
+
+/// The cursor kept in a call reads what another scan of the same bytes reads.
+fn check_arguments(call: &Call) {
+    let Some(arguments) = call.arguments_value() else { return };
+    let again = json::scan(arguments.raw(), json::Limits::default()).expect("scanned before");
+    assert_eq!(read(again.root()), read(arguments));
+}
+
+/// All bytes that came out, and the data of each event.
+fn split(stream: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut splitter = sse::Splitter::new(usize::MAX);
+    let mut events = Vec::new();
+    for chunk in stream.chunks(size) {
+        splitter.feed(Bytes::copy_from_slice(chunk), &mut events).expect("no limit");
+    }
+    let data = events.iter().filter_map(sse::Event::data).map(Into::into).collect();
+    let mut out: Vec<u8> = events.iter().flat_map(|event| event.raw().to_vec()).collect();
+    out.extend_from_slice(&splitter.into_rest());
+    (out, data)
+}

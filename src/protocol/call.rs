@@ -1,0 +1,168 @@
+//! A decoded message of a caller, and the names of what it touches.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{Id, Method, json};
+
+/// The two incompatible families of MCP revisions ("legacy" and "modern" are the specification's
+/// own words, MCP 2026-07-28 `basic/versioning`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Revisions up to 2025-11-25: `initialize`, sessions, GET streams.
+    Legacy,
+    /// Revision 2026-07-28 and later: stateless, mirrored headers, `server/discover`.
+    Modern,
+}
+
+impl Era {
+    /// The name used in policies, metrics and the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+/// What kind of message a caller sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A JSON-RPC request; the answer carries this id.
+    Request(Id),
+    /// A JSON-RPC notification; it has no answer.
+    Notification,
+    /// The caller's answer to a request that the server sent on a stream (legacy only).
+    Response(Id),
+    /// `GET`: the caller opens the session's stream of server messages (legacy only).
+    Stream,
+    /// `DELETE`: the caller ends its session (legacy only).
+    End,
+}
+
+/// What a call touches; each target is judged on its own and all have to be permitted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The server itself (lists, control messages).
+    Server,
+    /// A tool, by name.
+    Tool(Box<str>),
+    /// A prompt, by name.
+    Prompt(Box<str>),
+    /// A resource, by URI (or by URI template where the method allows one).
+    Resource(Box<str>),
+    /// A resource template, by URI template; only ever listed, never called.
+    Template(Box<str>),
+    /// A task, by id.
+    Task(Box<str>),
+}
+
+impl Target {
+    /// The bare name, URI or id; `None` for the server itself.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Server => None,
+            Self::Tool(name)
+            | Self::Prompt(name)
+            | Self::Resource(name)
+            | Self::Template(name)
+            | Self::Task(name) => Some(name),
+        }
+    }
+}
+
+/// A legacy session id: 1 to 512 visible ASCII characters (MCP 2025-11-25 transports, "Session
+/// Management"). It is a bearer secret of the upstream, so it has no `Display` and its `Debug`
+/// hides it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    /// Longest accepted id in bytes.
+    pub const MAX_LEN: usize = 512;
+
+    /// Checks length and alphabet (0x21 to 0x7E).
+    pub fn parse(text: &str) -> Option<Self> {
+        let legal = (1..=Self::MAX_LEN).contains(&text.len())
+            && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
+        legal.then(|| Self(text.into()))
+    }
+
+    /// The id as the upstream made it; for table look-ups and for forwarding only.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionId(..)")
+    }
+}
+
+/// One decoded message, with the bytes it was decoded from.
+///
+/// INVARIANT: `body` is what was judged and is what is forwarded; no field is derived from anything
+/// but `body` and the request's head.
+#[derive(Clone)]
+pub struct Call {
+    /// The protocol era this one message belongs to; never carried over from another message.
+    pub era: Era,
+    /// Request, notification, response, stream or end of session.
+    pub kind: Kind,
+    /// The method, known or vendor-defined.
+    pub method: Method,
+    /// Everything the call touches; never empty.
+    pub targets: Vec<Target>,
+    /// The protocol revision that the message names (header or `_meta`), if any.
+    pub version: Option<Box<str>>,
+    /// The legacy session it claims to belong to.
+    pub session: Option<SessionId>,
+    /// The message's bytes; empty for `GET` and `DELETE`.
+    pub body: Bytes,
+    /// Where `params.arguments` starts in `body`.
+    pub(super) arguments: Option<usize>,
+    /// What scanning `body` learned.
+    pub(super) index: json::Index,
+}
+
+impl Call {
+    /// The raw JSON of `params.arguments`, where the method has typed arguments and they were sent.
+    pub fn arguments(&self) -> Option<&[u8]> {
+        self.arguments_value().map(json::Value::raw)
+    }
+
+    /// `params.arguments` as a cursor on `body`, to be read without another scan; always an object.
+    pub fn arguments_value(&self) -> Option<json::Value<'_>> {
+        self.arguments.map(|start| self.index.value(&self.body, start))
+    }
+
+    /// Whether the answer may open a legacy session.
+    pub fn opens_session(&self) -> bool {
+        self.era == Era::Legacy && self.method.name() == "initialize"
+    }
+
+    /// The id that an answer has to carry; `None` where no answer is expected.
+    pub fn id(&self) -> Option<&Id> {
+        match &self.kind {
+            Kind::Request(id) => Some(id),
+            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End => None,
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    /// Everything but the body, which is the caller's data and must not get into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("era", &self.era)
+            .field("kind", &self.kind)
+            .field("method", &self.method.name())
+            .field("targets", &self.targets)
+            .field("version", &self.version)
+            .field("session", &self.session)
+            .field("body", &format_args!("{} bytes", self.body.len()))
+            .finish_non_exhaustive()
+    }
+}
