@@ -1,0 +1,60 @@
+//! Binding.
+//!
+//! pingora binds when a service starts, panics if it can't, and doesn't tell which port the system chose.
+//! It takes sockets over, though, as it does in an upgrade. So they are bound here, where a fault is an
+//! error and the address is known, and handed over by address.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    os::fd::IntoRawFd,
+};
+
+use pingora::{
+    apps::ServerApp,
+    listeners::tls::TlsSettings,
+    server::{Fds, ListenFds},
+    services::listening::Service,
+};
+
+/// A socket that is bound and queues connections, but isn't served yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Bound {
+    /// Binds; port 0 lets the system choose.
+    pub fn new(bind: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(bind)?;
+        // pingora takes it over as it is, and waits for it with epoll.
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A service of `app` on this socket, with the table to start it with:
+    /// `service.start_service(Some(sockets), shutdown, 1)`.
+    pub fn serve<A: ServerApp>(
+        self,
+        name: &str,
+        app: A,
+        tls: Option<TlsSettings>,
+    ) -> (Service<A>, ListenFds) {
+        let mut service = Service::new(name.to_owned(), app);
+        let address = self.address.to_string();
+        match tls {
+            Some(tls) => service.add_tls_with_settings(&address, None, tls),
+            None => service.add_tcp(&address),
+        }
+        let mut sockets = Fds::new();
+        sockets.add(address, self.listener.into_raw_fd());
+        (service, ListenFds::new(sockets.into()))
+    }
+}

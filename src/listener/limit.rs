@@ -1,0 +1,100 @@
+//! The cap on connections.
+//!
+//! pingora's own hook (feature `connection_filter`) sees connections come but not go, so it can't count.
+//! This wraps the application instead: a connection counts from the end of its handshake to its close.
+//! Handshakes in progress aren't counted; pingora ends them after 60 s. It waits for ever, though, for
+//! whoever has chosen HTTP/2 to begin with it, so that wait is bounded here.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use pingora::{apps::ServerApp, protocols::Stream, server::ShutdownWatch};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::peer::Connection;
+use crate::telemetry::Metrics;
+
+/// The connections of a listener, counted. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    free: Arc<Semaphore>,
+    most: usize,
+}
+
+/// An application that serves at most a given number of connections at once. Further ones are closed
+/// before a byte of them is read.
+pub struct Limited<A> {
+    app: Arc<A>,
+    connections: Connections,
+    metrics: Metrics,
+    listener: Arc<str>,
+    first_request: Duration,
+}
+
+impl Connections {
+    /// Allows `most` at once.
+    pub fn new(most: usize) -> Self {
+        let most = most.min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(most)), most }
+    }
+
+    /// Those that are open now.
+    pub fn open(&self) -> usize {
+        self.most.saturating_sub(self.free.available_permits())
+    }
+}
+
+impl<A> Limited<A> {
+    /// Caps the connections of `app`, and counts them under the listener's name. A TLS connection for which
+    /// `app` hasn't called [`super::begun`] within `first_request` is closed.
+    pub fn new(
+        app: Arc<A>,
+        connections: Connections,
+        metrics: Metrics,
+        listener: &str,
+        first_request: Duration,
+    ) -> Self {
+        Self { app, connections, metrics, listener: listener.into(), first_request }
+    }
+}
+
+#[async_trait]
+impl<A: ServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
+    async fn process_new(
+        self: &Arc<Self>,
+        session: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let Ok(_place) = Arc::clone(&self.connections.free).try_acquire_owned() else {
+            self.metrics.refuse_connection(&self.listener, "limit");
+            tracing::debug!(most = self.connections.most, "connection closed: too many");
+            return None;
+        };
+        let _open = self.metrics.open_connection(&self.listener);
+        let tls = session.get_ssl_digest();
+        let serving = async {
+            let mut again = self.app.process_new(session, shutdown).await;
+            while let Some(session) = again {
+                again = self.app.process_new(session, shutdown).await;
+            }
+        };
+        let connection = tls.as_deref().and_then(Connection::of);
+        tokio::select! {
+            () = serving => {}
+            () = not_begun(connection, self.first_request) => {}
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.app.cleanup().await;
+    }
+}
+
+/// Ends when a TLS connection hasn't begun in time, and never otherwise.
+async fn not_begun(connection: Option<&Connection>, limit: Duration) {
+    match connection {
+        Some(connection) if timeout(limit, connection.begun.notified()).await.is_err() => {}
+        Some(_) | None => pending().await,
+    }
+}

@@ -1,0 +1,14 @@
+//! The doors: where callers connect, and how they prove who they are.
+
+mod bind;
+mod limit;
+mod peer;
+mod refusals;
+pub mod settings;
+pub mod tls;
+
+pub use bind::Bound;
+pub use limit::{Connections, Limited};
+pub use peer::{begun, peer};
+pub use refusals::OnRefusal;
+pub use settings::{Door, Settings};

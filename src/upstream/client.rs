@@ -1,0 +1,246 @@
+//! [`Upstream`]: sends permitted calls to one server.
+//!
+//! One pool serves one rotation epoch: it ends when our SVID or the bundles change, and when the first SVID
+//! that an upstream connection was verified with expires. The next call makes a new pool; the old one's
+//! idle connections close, and calls in flight on it run to their end. So no call ever uses a
+//! connection that was verified under other bundles, with another SVID of ours, or with an expired one.
+//!
+//! INVARIANT: a call is sent at most once. hyper hands a request back only if not one byte of it was
+//! written (a pooled connection that the server had closed); only then it goes out on another connection.
+//! This is so for any method and any body, and nothing else here repeats anything.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, StatusCode, Uri, Version,
+    header::{ACCEPT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
+    request::Parts,
+    uri::{Authority, Scheme},
+};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use rustls::pki_types::ServerName;
+
+use super::{
+    Settings, Verification,
+    connector::{Connector, Security},
+    pool::{Client, Place, Pool},
+    resolver::Resolver,
+    tls,
+};
+use crate::{governance::Permit, identity::Source, telemetry::Clock};
+
+/// One server behind Lictor.
+pub struct Upstream {
+    settings: Settings,
+    /// Where our SVID is from, if the upstream wants to see it.
+    source: Option<Arc<Source>>,
+    connector: Connector,
+    /// Scheme, host, path and query of every request.
+    uri: Uri,
+    pool: ArcSwap<Pool>,
+}
+
+/// What an upstream answered: the head, and a body that is still arriving.
+pub type Answer = http::Response<Body>;
+
+/// The body of an answer. Dropping it closes the HTTP/1.1 connection, or resets the HTTP/2 stream, unless
+/// the body has been read to its end.
+#[derive(Debug)]
+pub struct Body {
+    incoming: Incoming,
+    _place: Place,
+}
+
+/// Why an upstream can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The URL lacks a host, has a user, or its scheme doesn't fit the verification.
+    #[error("the URL of an upstream at `{0}` doesn't fit")]
+    Url(String),
+    /// The configured `Host` is no authority.
+    #[error("`{0}` is no host")]
+    Host(String),
+    /// SPIFFE verification without an identity source.
+    #[error("an upstream with a SPIFFE ID needs an identity of our own")]
+    NoSource,
+    /// The file of roots can't be used.
+    #[error("the roots in `{path}` can't be used: {reason}")]
+    Roots {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// rustls refused the configuration.
+    #[error("TLS can't be set up")]
+    Tls(#[source] rustls::Error),
+}
+
+/// Why a call was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// We have no valid SVID. Nothing was sent.
+    #[error("no valid SVID of our own to connect with")]
+    NoIdentity,
+    /// No connection to the upstream came about. Nothing was sent.
+    #[error("the upstream can't be reached")]
+    Unreachable(#[source] BoxError),
+    /// The upstream broke off, or what it sent is no HTTP. The call may have run.
+    #[error("the upstream broke off")]
+    Failed(#[source] BoxError),
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Upstream {
+    /// Sets up the way to an upstream; connects to nothing yet. `source` is needed for
+    /// [`Verification::Spiffe`].
+    pub fn new(settings: Settings, source: Option<Arc<Source>>) -> Result<Arc<Self>, SetupError> {
+        let url = &settings.url;
+        let fault = || SetupError::Url(url.host_str().unwrap_or_default().to_owned());
+        // Brackets around an IPv6 address belong to the URL.
+        let host = url.host_str().ok_or_else(fault)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(fault());
+        }
+        let name = || ServerName::try_from(host.to_owned()).map_err(|_| fault());
+        let secured = |config| Ok(Security::Tls { config: Arc::new(config), name: name()? });
+        let (scheme, security) = match (&settings.verification, url.scheme()) {
+            (Verification::Loopback, "http") => (Scheme::HTTP, Security::Loopback),
+            (Verification::Spiffe(id), "https") => {
+                let source = source.as_ref().ok_or(SetupError::NoSource)?;
+                (Scheme::HTTPS, secured(tls::spiffe(source, id.clone())?)?)
+            }
+            (Verification::WebPki { roots }, "https") => {
+                (Scheme::HTTPS, secured(tls::web_pki(roots.as_deref())?)?)
+            }
+            (Verification::Loopback | Verification::Spiffe(_) | Verification::WebPki { .. }, _) => {
+                return Err(fault());
+            }
+        };
+        let authority: Authority = match &settings.host {
+            Some(host) => host.parse().map_err(|_| SetupError::Host(host.clone()))?,
+            None => url.authority().parse().map_err(|_| fault())?,
+        };
+        let target =
+            url.query().map_or(url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+        let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build();
+        let uri = uri.map_err(|_| fault())?;
+        let connector = Connector {
+            resolver: Resolver::new(host, url.port_or_known_default().ok_or_else(fault)?),
+            timeout: settings.connect_timeout,
+            security,
+            valid_until: Arc::default(),
+        };
+        Ok(Arc::new(Self {
+            source: source.filter(|_| matches!(settings.verification, Verification::Spiffe(_))),
+            pool: ArcSwap::from_pointee(Pool::new(0, &connector, settings.pool_idle_timeout)),
+            settings,
+            connector,
+            uri,
+        }))
+    }
+
+    /// The settings it was made from.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sends a permitted call, and waits for the head of the answer.
+    ///
+    /// `head` is the caller's, already freed of hop-by-hop headers, credentials and identity headers. Its
+    /// method and headers are used; the target is that of the settings. `Host`, framing and
+    /// `Accept-Encoding` are set here.
+    ///
+    /// Dropping the future drops the call: the connection is closed, or the stream reset. There is no time
+    /// limit but that of connecting; the caller races this against its own timers.
+    pub async fn open(&self, _permit: &Permit, head: Parts, body: Bytes) -> Result<Answer, Error> {
+        self.send(head, body).await
+    }
+
+    /// [`Self::open`] for those who have shown a permit.
+    pub(super) async fn send(&self, head: Parts, body: Bytes) -> Result<Answer, Error> {
+        let (client, place) = self.place()?;
+        let request = self.request(head, body);
+        let answer = client.request(request).await.map_err(|error| {
+            let sent_nothing = error.is_connect();
+            let source = Box::new(error);
+            if sent_nothing { Error::Unreachable(source) } else { Error::Failed(source) }
+        })?;
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Failed("an upgrade that nobody asked for".into()));
+        }
+        Ok(answer.map(|incoming| Body { incoming, _place: place }))
+    }
+
+    fn request(&self, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
+        let length = body.len();
+        // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.
+        let framed =
+            length > 0 || matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
+        let mut request = http::Request::new(Full::new(body));
+        *request.method_mut() = head.method;
+        *request.version_mut() = Version::HTTP_11;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = head.headers;
+        let headers = request.headers_mut();
+        // hyper makes it, or `:authority`, from the URI.
+        headers.remove(HOST);
+        headers.remove(TRANSFER_ENCODING);
+        if framed {
+            headers.insert(CONTENT_LENGTH, length.into());
+        } else {
+            headers.remove(CONTENT_LENGTH);
+        }
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        request
+    }
+
+    /// A place in the pool of this moment's epoch. Two calls that find the epoch over may both make a
+    /// pool; the connections of the one that loses serve its own call and close.
+    fn place(&self) -> Result<(Client, Place), Error> {
+        let pool = self.pool.load();
+        let Some(source) = &self.source else {
+            return Ok(pool.place());
+        };
+        let now = Clock.unix().as_secs();
+        let generation = {
+            let snapshot = source.snapshot();
+            snapshot.usable(now).map_err(|_| Error::NoIdentity)?;
+            snapshot.generation()
+        };
+        if pool.generation == generation && !pool.expired(now) {
+            return Ok(pool.place());
+        }
+        let next = Pool::new(generation, &self.connector, self.settings.pool_idle_timeout);
+        let place = next.place();
+        self.pool.store(Arc::new(next));
+        Ok(place)
+    }
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upstream").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Body {
+    /// The next piece of the body; `None` at its end. Trailers are dropped. Cancel-safe.
+    pub async fn frame(&mut self) -> Option<Result<Bytes, Error>> {
+        loop {
+            match self.incoming.frame().await? {
+                Ok(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
+                Err(error) => return Some(Err(Error::Failed(Box::new(error)))),
+            }
+        }
+    }
+}

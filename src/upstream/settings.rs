@@ -1,0 +1,42 @@
+//! What an upstream is configured with.
+
+use std::{path::PathBuf, time::Duration};
+
+use url::Url;
+
+use crate::identity::SpiffeId;
+
+/// How an upstream proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// Plain HTTP; the configuration allows it for loopback addresses only.
+    Loopback,
+    /// Mutual TLS; the upstream's SVID must carry exactly this ID.
+    Spiffe(SpiffeId),
+    /// TLS with the host name checked against public roots (`None`) or the roots in a PEM file.
+    WebPki {
+        /// PEM file with the accepted roots.
+        roots: Option<PathBuf>,
+    },
+}
+
+/// One upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Unique name of `[a-z0-9-]`, 1 to 63 characters; the server's name in policies.
+    pub name: String,
+    /// Endpoint with path and query, exactly as requests go out.
+    pub url: Url,
+    /// How it is verified.
+    pub verification: Verification,
+    /// `Host` sent to it, where it differs from the URL's authority.
+    pub host: Option<String>,
+    /// Time to connect, TLS included.
+    pub connect_timeout: Duration,
+    /// Time from the last byte sent to the head of the answer.
+    pub first_byte_timeout: Duration,
+    /// Longest silence inside a JSON answer. Event streams may be silent for longer.
+    pub idle_timeout: Duration,
+    /// How long an unused connection is kept; has to be below the server's own time.
+    pub pool_idle_timeout: Duration,
+}
