@@ -1,0 +1,100 @@
+//! What a remembered answer is found by.
+//!
+//! INVARIANT: equality is that of every field, byte for byte; nothing is hashed away or shortened, so one
+//! question can't find the answer to another.
+
+use std::hash::{Hash, Hasher};
+
+use quick_cache::Equivalent;
+
+use super::Question;
+use crate::{
+    identity::SpiffeId,
+    protocol::{Era, Target},
+};
+
+/// Longest method and target, in bytes, that are worth a place in a cache; a caller chooses them.
+const LONGEST_KEPT: usize = 1_024;
+
+/// Everything that a decision depends on, but the arguments.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    principal: SpiffeId,
+    server: Box<str>,
+    listener: Box<str>,
+    method: Box<str>,
+    target: Target,
+    era: Era,
+}
+
+/// A key as it stands in a question, so that a look-up copies nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct KeyRef<'a> {
+    principal: &'a SpiffeId,
+    server: &'a str,
+    listener: &'a str,
+    method: &'a str,
+    target: &'a Target,
+    era: Era,
+}
+
+impl<'a> KeyRef<'a> {
+    pub(super) fn of(question: &Question<'a>) -> Self {
+        Self {
+            principal: &question.principal.id,
+            server: question.server,
+            listener: question.listener,
+            method: question.method.name(),
+            target: question.target,
+            era: question.era,
+        }
+    }
+
+    pub(super) fn worth_keeping(&self) -> bool {
+        self.method.len() + self.target.name().map_or(0, str::len) <= LONGEST_KEPT
+    }
+
+    pub(super) fn to_owned(self) -> Key {
+        Key {
+            principal: self.principal.clone(),
+            server: self.server.into(),
+            listener: self.listener.into(),
+            method: self.method.into(),
+            target: self.target.clone(),
+            era: self.era,
+        }
+    }
+}
+
+impl Key {
+    fn borrowed(&self) -> KeyRef<'_> {
+        KeyRef {
+            principal: &self.principal,
+            server: &self.server,
+            listener: &self.listener,
+            method: &self.method,
+            target: &self.target,
+            era: self.era,
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.borrowed() == other.borrowed()
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.borrowed().hash(state);
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        *self == key.borrowed()
+    }
+}

@@ -1,0 +1,83 @@
+//! The policy decision point: Cedar, in process, over slices of one validated policy set.
+//!
+//! | module | does |
+//! |---|---|
+//! | `source`, `load` | files → statements → policies, every fault with its place |
+//! | `fragments`, `vocabulary` | the schema, and the action of each call |
+//! | `entities` | principals and targets as Cedar sees them |
+//! | `analysis` | what a policy looks at, and what is left of it for lists |
+//! | `index` | finds the policies whose scope fits |
+//! | `input` | arguments → `context.input` |
+//! | [`store`], `key` | decides and remembers |
+//! | `explain` | tells why |
+//!
+//! One set of policies serves calls and lists alike. Absent, undeclared or unreadable input never
+//! widens a decision: no permit means deny, an evaluation error means deny, a value that Cedar can't
+//! represent means deny for every policy that would have looked at it.
+
+mod analysis;
+mod entities;
+mod explain;
+mod fragments;
+mod index;
+mod input;
+mod key;
+mod load;
+pub mod settings;
+mod source;
+pub mod store;
+mod vocabulary;
+
+use std::sync::Arc;
+
+use crate::{
+    identity::Principal,
+    protocol::{Class, Era, Method, Target, json},
+};
+
+pub use explain::{Explanation, NearMiss, Recorded};
+pub use load::{Origin, version_on_disk};
+pub use settings::Settings;
+pub use source::{Fault, Glance, LoadError};
+pub use store::Policies;
+pub use vocabulary::SCHEMA;
+
+/// What is asked of the policies: may this principal do this to that?
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The authenticated caller.
+    pub principal: &'a Principal,
+    /// Name of the upstream (the MCP server) that the call is for.
+    pub server: &'a str,
+    /// Name of the listener that the call came in on.
+    pub listener: &'a str,
+    /// What the caller wants to do.
+    pub method: &'a Method,
+    /// What it touches.
+    pub target: &'a Target,
+    /// The arguments, strictly decoded; `None` where there are none.
+    pub arguments: Option<json::Value<'a>>,
+    /// Era of the message.
+    pub era: Era,
+}
+
+/// The answer of the policies, with what is needed to explain it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether the call may go on.
+    pub permit: bool,
+    /// Ids (`@id`) of the policies that determined the answer: the forbids that hold, else the policies
+    /// that failed, else the permits that hold. Empty when nothing permitted.
+    pub policies: Vec<Arc<str>>,
+    /// `@reason` of the first determining `forbid` that has one.
+    pub reason: Option<Arc<str>>,
+    /// What went wrong in the evaluation; any entry makes the answer a denial.
+    pub errors: Vec<String>,
+    /// How far this call can reach: the tool's own class where it is known, the method's otherwise.
+    pub class: Class,
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

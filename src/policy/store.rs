@@ -1,0 +1,429 @@
+//! The decision point: one immutable snapshot of policies, asked about calls and lists.
+//!
+//! What a decision costs is kept off the hot path by remembering. For one principal, method, target,
+//! listener and era nothing but the arguments can change the answer, so everything else is worked out
+//! once and kept in a `Prepared`: the entities, the slice, and the outcome of all policies that don't
+//! look at arguments. Where no policy in the slice looks at them, that is the whole answer.
+//!
+//! INVARIANT: a `Key` holds, in full, every input of a decision but the arguments; the snapshot never
+//! changes, so what was worked out once stays true. All caches live in the snapshot and go with it.
+//! They are bounded, and names too long to be worth keeping (a caller chooses them) are never kept.
+
+use std::sync::Arc;
+
+use cedar_policy::{
+    Authorizer, Context, Effect, Entities, EvaluationError, PolicySet, Request,
+    RestrictedExpression,
+};
+use quick_cache::sync::Cache;
+
+use super::{
+    Decision, Question, Settings,
+    entities::{Triple, World},
+    index::{Index, Slice, Varying},
+    input,
+    key::{Key, KeyRef},
+    load::{self, Origin},
+    source::{Fault, LoadError},
+    vocabulary::{Action, Vocabulary},
+};
+use crate::protocol::{
+    Class, Era, Method, Target, json,
+    method::{Governs, ListOf, METHODS, Rule},
+};
+
+/// Calls that are kept prepared.
+const PREPARED_CALLS: usize = 4_096;
+/// Answers to lists that are remembered; each is little more than its key.
+const REMEMBERED_LISTS: usize = 32_768;
+
+/// One immutable, validated policy set, sliced by scope.
+#[derive(Debug)]
+pub struct Policies {
+    pub(super) world: World,
+    pub(super) vocabulary: Vocabulary,
+    pub(super) calls: Index,
+    lists: Index,
+    templates: Index,
+    /// Parallel to the entries of `calls`.
+    pub(super) origins: Vec<Origin>,
+    version: Arc<str>,
+    warnings: Vec<Fault>,
+    pub(super) authorizer: Authorizer,
+    prepared: Cache<Key, Arc<Prepared>>,
+    listed: Cache<Key, bool>,
+}
+
+impl Policies {
+    /// Loads and checks everything that the settings name.
+    ///
+    /// # Errors
+    /// All faults that could be found in one go; then nothing is loaded.
+    pub fn load(settings: &Settings) -> Result<Self, LoadError> {
+        let world = World::new(settings);
+        let loaded = load::load(settings);
+        let (world, loaded) = match (world, loaded) {
+            (Ok(world), Ok(loaded)) => (world, loaded),
+            (world, loaded) => {
+                let mut faults = world.err().unwrap_or_default();
+                faults.extend(loaded.err().into_iter().flat_map(|error| error.faults));
+                return Err(LoadError { faults });
+            }
+        };
+        Ok(Self {
+            world,
+            vocabulary: loaded.vocabulary,
+            calls: Index::new(loaded.calls),
+            lists: Index::new(loaded.lists),
+            templates: Index::new(loaded.templates),
+            origins: loaded.origins,
+            version: loaded.version.into(),
+            warnings: loaded.warnings,
+            authorizer: Authorizer::new(),
+            prepared: Cache::new(PREPARED_CALLS),
+            listed: Cache::new(REMEMBERED_LISTS),
+        })
+    }
+
+    /// Names this very set: the first 16 hex digits of the SHA-256 over its sources and settings.
+    pub fn version(&self) -> &Arc<str> {
+        &self.version
+    }
+
+    /// What the author of the policies should look at, though it doesn't keep them from loading.
+    pub fn warnings(&self) -> &[Fault] {
+        &self.warnings
+    }
+
+    /// The policies, in the order of their files.
+    pub fn origins(&self) -> &[Origin] {
+        &self.origins
+    }
+
+    /// Whether the schema has an action for this method, so that policies can speak of it.
+    pub fn knows(&self, method: &Method) -> bool {
+        self.vocabulary.knows(method)
+    }
+
+    /// Judges one call on one target.
+    pub fn decide(&self, question: &Question<'_>) -> Decision {
+        let key = KeyRef::of(question);
+        if let Some(prepared) = self.prepared.get(&key) {
+            return self.conclude(&prepared, question.arguments);
+        }
+        let prepared = match self.prepare(question) {
+            Ok(prepared) => Arc::new(prepared),
+            Err(refusal) => return refusal.into_decision(question),
+        };
+        if key.worth_keeping() {
+            self.prepared.insert(key.to_owned(), prepared.clone());
+        }
+        self.conclude(&prepared, question.arguments)
+    }
+
+    /// Whether some call on this target could be permitted; what a list may show.
+    ///
+    /// Takes the question as it stands: the method is the list that is answered (`tools/list`), or the
+    /// call to ask about; the target is one item of the list. Arguments are not looked at.
+    pub fn may_list(&self, question: &Question<'_>) -> bool {
+        let key = KeyRef::of(question);
+        if let Some(known) = self.listed.get(&key) {
+            return known;
+        }
+        let possible = match question.method.list() {
+            Some(list) => calls_on(list, question.era).any(|rule| {
+                self.is_possible(&Question { method: &Method::Known(rule), ..*question })
+            }),
+            None => self.is_possible(question),
+        };
+        if key.worth_keeping() {
+            self.listed.insert(key.to_owned(), possible);
+        }
+        possible
+    }
+
+    /// Whether some arguments (and, for a template, some resource of the server) would be permitted.
+    fn is_possible(&self, question: &Question<'_>) -> bool {
+        let index = match question.target {
+            Target::Template(_) => &self.templates,
+            Target::Server
+            | Target::Tool(_)
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Task(_) => &self.lists,
+        };
+        let Ok(place) = self.place(question, index) else { return false };
+        if !place.slice.permits {
+            return false;
+        }
+        let Ok((scene, slice)) = self.stage(question, place) else { return false };
+        let Ok(request) = scene.request(None) else { return false };
+        let response = self.authorizer.is_authorized(&request, &slice.fixed, &scene.entities);
+        // A forbid that fails here fails on every call, and refuses it. A permit that fails is unmet.
+        let failed_forbid = response.diagnostics().errors().any(|error| {
+            let cedar_policy::AuthorizationError::PolicyEvaluationError(error) = error;
+            slice.fixed.policy(error.policy_id()).is_none_or(|at| at.effect() == Effect::Forbid)
+        });
+        response.decision() == cedar_policy::Decision::Allow && !failed_forbid
+    }
+
+    fn prepare(&self, question: &Question<'_>) -> Result<Prepared, Refusal> {
+        if let Target::Template(_) = question.target {
+            return Err(Refusal("a resource template is listed, never called".to_owned()));
+        }
+        let place = self.place(question, &self.calls)?;
+        let mut fixed = Outcome::default();
+        if place.slice.is_empty() {
+            // What a stranger asks for, mostly: no policy speaks of it.
+            return Ok(Prepared::Settled(self.decision(fixed, place.action.class)));
+        }
+        let (scene, slice) = self.stage(question, place)?;
+        self.evaluate(&scene, &scene.request(None)?, &slice.fixed, &mut fixed);
+        let settled =
+            slice.varying.is_none() || !fixed.forbids.is_empty() || !fixed.errors.is_empty();
+        let class = scene.action.class;
+        Ok(if settled {
+            Prepared::Settled(self.decision(fixed, class))
+        } else {
+            Prepared::Open { scene: Box::new(scene), slice, fixed }
+        })
+    }
+
+    fn conclude(&self, prepared: &Prepared, arguments: Option<json::Value<'_>>) -> Decision {
+        let (scene, slice, fixed) = match prepared {
+            Prepared::Settled(decision) => return decision.clone(),
+            Prepared::Open { scene, slice, fixed } => (scene, slice, fixed),
+        };
+        let mut outcome = fixed.clone();
+        if let Some(varying) = &slice.varying {
+            let lifted = match &scene.action.input {
+                Some(shape) => input::lift(arguments, &varying.wanted, shape).map(Some),
+                None => Ok(None),
+            };
+            let request = match lifted {
+                Ok(input) if varying.past_input => scene.request(input),
+                Ok(input) => scene.request_with([("input", input)]),
+                Err(unfit) => Err(Refusal(unfit.to_string())),
+            };
+            match request {
+                Ok(request) if self.none_holds(scene, &request, varying) => {}
+                Ok(request) => self.evaluate(scene, &request, &varying.set, &mut outcome),
+                Err(Refusal(error)) => outcome.errors.push((None, error)),
+            }
+        }
+        self.decision(outcome, scene.action.class)
+    }
+
+    /// Whether none of the policies holds and none fails, found out in one go.
+    fn none_holds(&self, scene: &Scene, request: &Request, varying: &Varying) -> bool {
+        varying.any.as_ref().is_some_and(|any| {
+            let response = self.authorizer.is_authorized(request, any, &scene.entities);
+            let diagnostics = response.diagnostics();
+            diagnostics.reason().next().is_none() && diagnostics.errors().next().is_none()
+        })
+    }
+
+    /// A question in Cedar's terms, and the policies whose scope fits it.
+    pub(super) fn scene(
+        &self,
+        question: &Question<'_>,
+        index: &Index,
+    ) -> Result<(Scene, Arc<Slice>), Refusal> {
+        let place = self.place(question, index)?;
+        self.stage(question, place)
+    }
+
+    fn place(&self, question: &Question<'_>, index: &Index) -> Result<Place, Refusal> {
+        let &Question { principal, server, method, target, .. } = question;
+        if server.contains('/') {
+            // Ids are `server/name`; a slash in the first part would make two pairs one.
+            return Err(Refusal(format!("the name of server `{server}` has a slash")));
+        }
+        let class = match target {
+            Target::Tool(tool) => self.world.tool_class(server, tool),
+            Target::Server
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Template(_)
+            | Target::Task(_) => Class::Execute,
+        };
+        let action = self
+            .vocabulary
+            .action(method, server, target, class)
+            .filter(|action| action.applies_to(self.world.types.of(target)))
+            .ok_or_else(|| Refusal("the schema has no such method on such a target".to_owned()))?;
+        let triple = self.world.triple(principal, action, server, target);
+        let slice = index.slice(&triple).map_err(|error| Refusal(format!("slice: {error}")))?;
+        Ok(Place { action: action.clone(), triple, slice })
+    }
+
+    fn stage(&self, question: &Question<'_>, place: Place) -> Result<(Scene, Arc<Slice>), Refusal> {
+        let &Question { principal, server, listener, method, target, era, arguments: _ } = question;
+        let Place { action, triple, slice } = place;
+        let entities = self
+            .world
+            .entities(principal, &action, server, target, &triple)
+            .map_err(|error| Refusal(format!("entities: {error}")))?;
+        let (method, listener) = (method.name().into(), listener.into());
+        Ok((Scene { action, triple, entities, method, listener, era }, slice))
+    }
+
+    pub(super) fn evaluate(
+        &self,
+        scene: &Scene,
+        request: &Request,
+        set: &PolicySet,
+        outcome: &mut Outcome,
+    ) {
+        let response = self.authorizer.is_authorized(request, set, &scene.entities);
+        let satisfied = match response.decision() {
+            cedar_policy::Decision::Allow => &mut outcome.permits,
+            // Without a satisfied forbid there is no reason to tell.
+            cedar_policy::Decision::Deny => &mut outcome.forbids,
+        };
+        let diagnostics = response.diagnostics();
+        satisfied.extend(diagnostics.reason().filter_map(|id| self.calls.position(id)));
+        for cedar_policy::AuthorizationError::PolicyEvaluationError(error) in diagnostics.errors() {
+            let position = self.calls.position(error.policy_id());
+            let id = error.policy_id();
+            outcome.errors.push((position, format!("policy `{id}`: {}", kind(error.inner()))));
+        }
+    }
+
+    fn decision(&self, outcome: Outcome, class: Class) -> Decision {
+        let Outcome { permits, mut forbids, errors } = outcome;
+        forbids.sort_unstable();
+        let failed = errors.iter().filter_map(|(position, _)| *position);
+        let determining: Vec<usize> = if !forbids.is_empty() {
+            forbids.clone()
+        } else if !errors.is_empty() {
+            failed.collect()
+        } else {
+            let mut permits = permits;
+            permits.sort_unstable();
+            permits
+        };
+        let permit = forbids.is_empty() && errors.is_empty() && !determining.is_empty();
+        let origin = |position: &usize| self.origins.get(*position);
+        Decision {
+            permit,
+            reason: forbids.iter().filter_map(origin).find_map(|origin| origin.reason.clone()),
+            policies: determining.iter().filter_map(origin).map(|at| at.id.clone()).collect(),
+            errors: errors.into_iter().map(|(_, text)| text).collect(),
+            class,
+        }
+    }
+}
+
+/// Every call that could touch an item of a list, by the method table.
+fn calls_on(list: ListOf, era: Era) -> impl Iterator<Item = &'static Rule> {
+    let touches = move |governs: Governs| match list {
+        ListOf::Tools => governs == Governs::Tool,
+        ListOf::Prompts => matches!(governs, Governs::Prompt | Governs::Reference),
+        ListOf::Resources | ListOf::Templates => {
+            matches!(governs, Governs::Resource | Governs::Reference | Governs::Subscriptions)
+        }
+    };
+    let exists = move |rule: &Rule| match era {
+        Era::Legacy => rule.legacy,
+        Era::Modern => rule.modern,
+    };
+    METHODS.iter().filter(move |rule| touches(rule.governs) && exists(rule))
+}
+
+/// What an error tells without quoting a value.
+pub(super) fn kind(error: &EvaluationError) -> String {
+    match error {
+        EvaluationError::EntityDoesNotExist(_)
+        | EvaluationError::EntityAttrDoesNotExist(_)
+        | EvaluationError::RecordAttrDoesNotExist(_)
+        | EvaluationError::RecursionLimit(_) => error.to_string(),
+        EvaluationError::IntegerOverflow(_) => "integer overflow".to_owned(),
+        EvaluationError::TypeError(_) => "type error".to_owned(),
+        EvaluationError::FailedExtensionFunctionExecution(_) => {
+            "an extension function failed".to_owned()
+        }
+        EvaluationError::FailedExtensionFunctionLookup(_)
+        | EvaluationError::WrongNumArguments(_)
+        | EvaluationError::UnlinkedSlot(_)
+        | EvaluationError::NonValue(_) => "can't be evaluated".to_owned(),
+    }
+}
+
+/// Everything about a kind of call that doesn't depend on its arguments.
+#[derive(Debug)]
+enum Prepared {
+    /// The arguments make no difference.
+    Settled(Decision),
+    /// Some policies look at the arguments.
+    Open { scene: Box<Scene>, slice: Arc<Slice>, fixed: Outcome },
+}
+
+/// Where a question stands among the policies.
+struct Place {
+    action: Arc<Action>,
+    triple: Triple,
+    slice: Arc<Slice>,
+}
+
+/// A question in Cedar's terms, without the arguments.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) action: Arc<Action>,
+    pub(super) triple: Triple,
+    pub(super) entities: Entities,
+    method: Box<str>,
+    listener: Box<str>,
+    era: Era,
+}
+
+impl Scene {
+    pub(super) fn request(&self, input: Option<RestrictedExpression>) -> Result<Request, Refusal> {
+        let text = |value: &str| Some(RestrictedExpression::new_string(value.to_owned()));
+        self.request_with([
+            ("method", text(&self.method)),
+            ("era", text(self.era.as_str())),
+            ("listener", text(&self.listener)),
+            ("input", input),
+        ])
+    }
+
+    fn request_with<const N: usize>(
+        &self,
+        pairs: [(&str, Option<RestrictedExpression>); N],
+    ) -> Result<Request, Refusal> {
+        let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let context =
+            Context::from_pairs(pairs).map_err(|error| Refusal(format!("context: {error}")))?;
+        let Triple { principal, action, resource } = &self.triple;
+        let (principal, action, resource) =
+            (principal.uid.clone(), action.uid.clone(), resource.uid.clone());
+        // The schema is not consulted again: tests hold every request and entity made here against it.
+        Request::new(principal, action, resource, context, None)
+            .map_err(|error| Refusal(format!("request: {error}")))
+    }
+}
+
+/// Satisfied policies, by position, and what failed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) permits: Vec<usize>,
+    pub(super) forbids: Vec<usize>,
+    pub(super) errors: Vec<(Option<usize>, String)>,
+}
+
+/// Why a question can't even be put to the policies; the answer is no.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) String);
+
+impl Refusal {
+    fn into_decision(self, question: &Question<'_>) -> Decision {
+        Decision {
+            permit: false,
+            policies: vec![],
+            reason: None,
+            errors: vec![self.0],
+            class: question.method.rule().map_or(Class::Execute, |rule| rule.class),
+        }
+    }
+}
