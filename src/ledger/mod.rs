@@ -1,0 +1,211 @@
+//! The tamper-evident record of every call.
+//!
+//! Entries go into one hash chain per replica, in JSONL segments that can be read and verified without
+//! this program (`docs/ledger.md`). One thread writes; callers either wait until their entry is durable
+//! ([`Ledger::intent`]) or leave it in a bounded queue ([`Ledger::record`]). All that is queued is
+//! committed together, so the cost of a sync is shared by everybody who waits for it.
+//!
+//! INVARIANT: a call that may change state is forwarded only after its intent is durable.
+//! INVARIANT: `record` never blocks on the disk, never fails and works from `Drop`; [`Ledger::admits`]
+//! refuses calls early enough that it need not lose anything.
+//!
+//! Refuses: a second writer in the same directory, a chain that is damaged anywhere but in a half-written
+//! end, a chain of another identity, and calls while the disk refuses ([`OnFailure`]).
+
+mod check;
+mod entry;
+mod genesis;
+mod line;
+mod list;
+mod queue;
+mod recovery;
+mod replace;
+mod segment;
+pub mod settings;
+mod stamp;
+mod verify;
+mod writer;
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+pub use self::{
+    check::Fault,
+    entry::{Decision, Entry, Event, Mode},
+    genesis::{Genesis, Previous, SignFn, SignedBy, Signer},
+    line::{Hash, link_hash},
+    list::{Filter, ListError, Row, Rows, find, list, printable},
+    recovery::OpenError,
+    replace::{ReplaceError, Replaced, replace},
+    settings::{OnFailure, Settings},
+    verify::{Damage, Gap, Report, Torn, verify},
+};
+use self::{
+    line::Body,
+    queue::{Limits, Queue},
+    recovery::Opened,
+    segment::{Segments, Store},
+    stamp::Stamp,
+    writer::Writer,
+};
+
+/// The ledger can't take an entry now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The disk refuses; an attempt is made every second.
+    #[error("the ledger can't write")]
+    Failing,
+    /// Too many entries wait already.
+    #[error("too many entries wait for the ledger")]
+    Backlog,
+    /// The ledger is closed.
+    #[error("the ledger is closed")]
+    Closed,
+}
+
+/// How the ledger is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Number of durable entries, which is the sequence number of the next one.
+    pub durable: u64,
+    /// Entries queued or being written.
+    pub backlog: usize,
+    /// Commits since the start.
+    pub commits: u64,
+    /// How long the last one took, write and sync.
+    pub last_commit: Duration,
+    /// Entries lost since the start.
+    pub lost: u64,
+    /// The error of the last attempt, while writing fails.
+    pub failure: Option<String>,
+}
+
+/// A handle on the one chain that this process writes. Cloning is cheap; the writer ends with
+/// [`Ledger::close`] or with the last handle, whose drop waits for the last commit too.
+#[derive(Clone, Debug)]
+pub struct Ledger(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    chain: Arc<str>,
+    queue: Arc<Queue>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Ledger {
+    /// Opens the chain in the settings' directory, or begins one, and starts its writer. Replays what is
+    /// there, so it takes time in proportion to it, and blocks.
+    ///
+    /// # Errors
+    /// If another writer is there, the chain is damaged or of another identity, or the disk refuses.
+    pub fn open(settings: Settings, genesis: Genesis) -> Result<Self, OpenError> {
+        let opened = recovery::open(&settings.directory, &genesis)?;
+        let queue = |next| Queue::new(&settings, next, Limits::default());
+        Self::start(opened, |segments: Segments| segments, queue).map_err(|source| OpenError::Io {
+            directory: settings.directory.clone(),
+            verb: "written",
+            source,
+        })
+    }
+
+    fn start<S: Store + 'static>(
+        opened: Opened,
+        store: impl FnOnce(Segments) -> S,
+        queue: impl FnOnce(u64) -> Queue,
+    ) -> io::Result<Self> {
+        let Opened { chain, tip, segments, lock, owed } = opened;
+        let mut writer = Writer::new(Arc::clone(&chain), tip, store(segments), lock);
+        let now = Stamp::now();
+        writer.append(owed.iter().map(|body| (now, body)))?;
+        let queue = Arc::new(queue(writer.next()));
+        let thread = thread::Builder::new().name("ledger".to_owned()).spawn({
+            let queue = Arc::clone(&queue);
+            move || writer.run(&queue)
+        })?;
+        Ok(Self(Arc::new(Shared { chain, queue, writer: Mutex::new(Some(thread)) })))
+    }
+
+    /// Id of the chain.
+    pub fn chain(&self) -> &str {
+        &self.0.chain
+    }
+
+    /// Whether a call needs an intent before it is forwarded: if it may change state, and all calls if
+    /// the settings say so.
+    pub fn needs_intent(&self, class_may_change_state: bool) -> bool {
+        self.0.queue.needs_intent(class_may_change_state)
+    }
+
+    /// Asked before a call is let in: whether there is room for its entries. Cheap.
+    ///
+    /// # Errors
+    /// While the disk refuses, for the calls that [`OnFailure`] names; while more than 65,536 entries
+    /// wait, and after closing, for all.
+    pub fn admits(&self, class_may_change_state: bool) -> Result<(), Unavailable> {
+        self.0.queue.admits(class_may_change_state)
+    }
+
+    /// Writes an entry and waits until it is durable. If the future is dropped the entry may still be
+    /// written, and then wants a closing entry like any other.
+    ///
+    /// # Errors
+    /// If it could not be made durable. The entry is not in the chain then and won't be.
+    pub async fn intent(&self, entry: Entry) -> Result<(), Unavailable> {
+        let acked = self.0.queue.push_awaited(Body::Call(entry))?;
+        acked.await.unwrap_or(Err(Unavailable::Closed))
+    }
+
+    /// Queues an entry; it is durable within the commit interval. Never blocks on the disk, never fails;
+    /// may be called from `Drop` and from any thread, with or without a runtime.
+    pub fn record(&self, entry: Entry) {
+        self.0.queue.push(Body::Call(entry));
+    }
+
+    /// Queues a record of what is in force from now on; called at the start and after each reload.
+    pub fn record_config(&self, policy_version: Arc<str>, config_sha256: Option<[u8; 32]>) {
+        self.0.queue.push(Body::Config { policy_version, config_sha256 });
+    }
+
+    /// Returns when everything queued before has been committed, or when writing fails (see
+    /// [`Status::failure`]).
+    pub async fn flush(&self) {
+        // An error means that writing fails, or that the writer has ended, after its last commit.
+        let _ = self.0.queue.push_flush().await;
+    }
+
+    /// Commits what is queued, ends the writer and releases the directory; blocks for that long. Other
+    /// handles refuse and lose entries from here on.
+    pub fn close(self) {
+        self.0.close();
+    }
+
+    /// How the ledger is doing.
+    pub fn status(&self) -> Status {
+        self.0.queue.status()
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.queue.close();
+        let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the ledger's writer panicked");
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Replays a chain offline and says how far it can be trusted.
+//!
+//! Takes no lock, so it can run beside a live writer; a half-written end is then a piece that is still
+//! being written. A chain alone can't show that its newest entries were cut off, so the report says how
+//! far the chain is complete and never just that it is valid.
+
+use std::{collections::HashMap, fs, io, path::Path};
+
+use super::{
+    check::{Depth, Fault, Follower, Head},
+    genesis::{Previous, SignedBy},
+    line::{Hash, Tip},
+    recovery::CHAIN_FILE,
+    segment::{Piece, Pieces, Segment, segments},
+};
+
+/// What a replay found.
+#[derive(Debug)]
+pub struct Report {
+    /// Id of the chain, from its first entry.
+    pub chain: Option<String>,
+    /// Entries that verified, from the genesis on; the last one has this sequence number minus one.
+    pub entries: u64,
+    /// Hash of the last entry that verified.
+    pub head: Option<Hash>,
+    /// Who signed the genesis; `None` if there is none, or its signature wasn't looked at.
+    pub signed_by: Option<SignedBy>,
+    /// The chain that this one took the place of.
+    pub previous: Option<Previous>,
+    /// Where verification ended, if before the end. Nothing after it is reported.
+    pub damage: Option<Damage>,
+    /// Ids of calls with an intent and no closing entry, oldest first.
+    pub dangling: Vec<String>,
+    /// Times during which the ledger could not write.
+    pub gaps: Vec<Gap>,
+    /// A half-written end of the last segment.
+    pub torn: Option<Torn>,
+    pub(super) tip: Tip,
+    pub(super) key: Option<String>,
+    pub(super) torn_files: Vec<String>,
+}
+
+/// The first line that is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("entry {seq} (`{segment}`, byte {offset}): {fault}")]
+pub struct Damage {
+    /// The sequence number that the line should have.
+    pub seq: u64,
+    /// Name of the file, a segment or `chain`.
+    pub segment: String,
+    /// Where the line starts in it, in bytes.
+    pub offset: u64,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// A `gap` entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Its sequence number.
+    pub seq: u64,
+    /// How many entries were lost.
+    pub count: u64,
+}
+
+/// A piece without line end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// File name of the segment.
+    pub segment: String,
+    /// Where the piece starts, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// Verifies the chain in `directory`: hashes, order, canonical form, and the signature of the genesis.
+///
+/// # Errors
+/// Only if the files can't be read; damage is part of the report.
+pub fn verify(directory: &Path) -> io::Result<Report> {
+    walk(directory, Depth::Everything)
+}
+
+pub(super) fn walk(directory: &Path, depth: Depth) -> io::Result<Report> {
+    let segments = segments(directory)?;
+    let mut walk = Walk::new(depth);
+    let last = segments.len().saturating_sub(1);
+    for (index, segment) in segments.iter().enumerate() {
+        if let Err(damage) = walk.segment(segment, index == last)? {
+            walk.damage = Some(damage);
+            break;
+        }
+    }
+    if walk.damage.is_none()
+        && let Some(fault) = walk.contradicts(recorded_chain(directory)?)
+    {
+        let segment = CHAIN_FILE.to_owned();
+        walk.damage = Some(Damage { seq: 0, segment, offset: 0, fault });
+    }
+    Ok(walk.finish())
+}
+
+/// The chain that the directory holds, according to the note written beside it.
+pub(super) fn recorded_chain(directory: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(directory.join(CHAIN_FILE)) {
+        Ok(chain) => Ok(Some(chain.trim_end().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+struct Walk {
+    follower: Follower,
+    open: HashMap<String, u64>,
+    gaps: Vec<Gap>,
+    torn: Option<Torn>,
+    torn_files: Vec<String>,
+    key: Option<String>,
+    previous: Option<Previous>,
+    damage: Option<Damage>,
+}
+
+impl Walk {
+    fn new(depth: Depth) -> Self {
+        Self {
+            follower: Follower::new(depth),
+            open: HashMap::new(),
+            gaps: Vec::new(),
+            torn: None,
+            torn_files: Vec::new(),
+            key: None,
+            previous: None,
+            damage: None,
+        }
+    }
+
+    fn segment(&mut self, segment: &Segment, last: bool) -> io::Result<Result<(), Damage>> {
+        let damage = |seq, offset, fault| Damage { seq, segment: segment.name(), offset, fault };
+        let expected = self.follower.tip.next;
+        if segment.first != expected {
+            return Ok(Err(damage(expected, 0, Fault::Segment(segment.name()))));
+        }
+        let mut pieces = Pieces::open(&segment.path)?;
+        while let Some(piece) = pieces.read()? {
+            if piece == Piece::Torn && last {
+                let bytes = pieces.bytes.len() as u64;
+                self.torn = Some(Torn { segment: segment.name(), offset: pieces.offset, bytes });
+                break;
+            }
+            let seq = self.follower.tip.next;
+            match self.follower.follow(piece, &pieces.bytes) {
+                Ok(head) => self.note(seq, head),
+                Err(fault) => return Ok(Err(damage(seq, pieces.offset, fault))),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Compares what was found with what the directory is known to hold.
+    fn contradicts(&self, recorded: Option<String>) -> Option<Fault> {
+        let recorded = recorded?;
+        match &self.follower.chain {
+            None => Some(Fault::Missing(recorded)),
+            Some(found) if *found != recorded => Some(Fault::Chain(found.clone())),
+            Some(_) => None,
+        }
+    }
+
+    fn note(&mut self, seq: u64, head: Head) {
+        match (head.kind.as_str(), head.call_id) {
+            ("intent", Some(call_id)) => {
+                self.open.insert(call_id, seq);
+            }
+            ("outcome" | "denied" | "recovered", Some(call_id)) => {
+                self.open.remove(&call_id);
+            }
+            _ => {}
+        }
+        self.torn_files.extend(head.torn_file);
+        self.gaps.extend(head.count.map(|count| Gap { seq, count }));
+        if seq == 0 {
+            (self.key, self.previous) = (head.key, head.previous);
+        }
+    }
+
+    fn finish(self) -> Report {
+        let tip = self.follower.tip;
+        let mut dangling: Vec<_> = self.open.into_iter().collect();
+        dangling.sort_by_key(|(_, seq)| *seq);
+        Report {
+            chain: self.follower.chain,
+            entries: tip.next,
+            head: (tip.next > 0).then_some(tip.head),
+            signed_by: self.follower.signed_by,
+            previous: self.previous,
+            damage: self.damage,
+            dangling: dangling.into_iter().map(|(call_id, _)| call_id).collect(),
+            gaps: self.gaps,
+            torn: self.torn,
+            tip,
+            key: self.key,
+            torn_files: self.torn_files,
+        }
+    }
+}
