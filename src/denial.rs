@@ -1,0 +1,227 @@
+//! Every reason to refuse a message, and what the caller is told: one table.
+//!
+//! The status and code of each row were chosen so that the official SDKs raise an error for that call
+//! with our code, message and data, and keep their session (see `docs/refusals.md`): a governed refusal is
+//! an HTTP 200 with a JSON-RPC error of a positive code; what happens before a message is understood is a
+//! plain HTTP status with the same body. There is no wildcard over [`Denial`] anywhere: a new reason has
+//! to say what it answers.
+
+use std::{borrow::Cow, sync::Arc};
+
+use crate::protocol::{DecodeError, Era, Fault};
+
+/// A reason to refuse.
+#[derive(Clone, Debug)]
+pub enum Denial {
+    /// The policies don't permit it; `reason` is the `@reason` of the forbidding policy.
+    Policy {
+        /// What the policy's author wants the caller to know.
+        reason: Option<Arc<str>>,
+    },
+    /// No method of MCP, and no policy schema names it.
+    UnknownMethod,
+    /// The session doesn't exist, or belongs to somebody else.
+    UnknownSession,
+    /// The message could not be decoded.
+    Undecodable(DecodeError),
+    /// No verified identity.
+    Unauthenticated,
+    /// The identity was valid when the connection began and isn't any more.
+    IdentityExpired,
+    /// No route serves this path.
+    NoRoute,
+    /// The request's framing, target or headers could be read in two ways.
+    Framing(&'static str),
+    /// `Host` names no host of this listener.
+    Host,
+    /// `Origin` is present and not allowed.
+    Origin,
+    /// An HTTP method that no route serves.
+    HttpMethod,
+    /// The body is longer than the limit, which is given in bytes.
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The request did not arrive in time.
+    RequestTimeout,
+    /// Too many bytes of bodies are being judged at once.
+    Overloaded,
+    /// The caller, or all callers together, hold too many sessions.
+    TooManySessions,
+    /// The ledger can't take the entry that has to come first.
+    LedgerUnavailable,
+    /// Lictor has no usable identity of its own.
+    NotReady,
+    /// Lictor is shutting down.
+    Draining,
+    /// The upstream could not be reached; no byte of the call was sent.
+    UpstreamUnreachable,
+    /// The upstream broke off after the call was sent; whether it ran is unknown.
+    UpstreamFailed,
+    /// The upstream did not answer in time; whether the call ran is unknown.
+    UpstreamTimeout,
+    /// The upstream's answer can't be read, so it can't be filtered.
+    UpstreamUnreadable,
+}
+
+/// What a refusal looks like to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// HTTP status.
+    pub status: u16,
+    /// JSON-RPC error code.
+    pub code: i32,
+    /// Stable name in `error.data.kind`, the ledger and metrics.
+    pub kind: &'static str,
+    /// Whether the same call may succeed later without any change.
+    pub retryable: bool,
+    /// Whether the connection has to be closed after the answer.
+    pub close: bool,
+}
+
+const fn row(status: u16, code: i32, kind: &'static str) -> Row {
+    Row { status, code, kind, retryable: false, close: false }
+}
+
+const fn retryable(row: Row) -> Row {
+    Row { retryable: true, ..row }
+}
+
+const fn closing(row: Row) -> Row {
+    Row { close: true, ..row }
+}
+
+impl Denial {
+    /// The row of the table, for a message of the given era.
+    pub fn row(&self, era: Era) -> Row {
+        match self {
+            Self::Policy { .. } => row(200, 4030, "policy_denied"),
+            Self::UnknownMethod => unknown_method(era),
+            Self::UnknownSession => row(404, 4041, "unknown_session"),
+            Self::Undecodable(error) => undecodable(error),
+            Self::Unauthenticated => closing(row(401, 4010, "unauthenticated")),
+            Self::IdentityExpired => closing(row(401, 4011, "identity_expired")),
+            Self::NoRoute => row(404, 4040, "no_route"),
+            Self::Framing(_) => closing(row(400, -32600, "bad_request")),
+            Self::Host => row(403, 4034, "host_not_allowed"),
+            Self::Origin => row(403, 4033, "origin_not_allowed"),
+            Self::HttpMethod => row(405, 4050, "method_not_allowed"),
+            Self::TooLarge { .. } => closing(row(413, 4130, "request_too_large")),
+            Self::RequestTimeout => closing(retryable(row(408, 4080, "request_timeout"))),
+            Self::Overloaded => retryable(row(503, 5030, "overloaded")),
+            Self::LedgerUnavailable => retryable(row(503, 5031, "ledger_unavailable")),
+            Self::TooManySessions => retryable(row(503, 5034, "too_many_sessions")),
+            Self::NotReady => retryable(row(503, 5032, "not_ready")),
+            Self::Draining => closing(retryable(row(503, 5033, "draining"))),
+            Self::UpstreamUnreachable => retryable(row(502, 5020, "upstream_unreachable")),
+            Self::UpstreamFailed => row(502, 5021, "upstream_failed"),
+            Self::UpstreamUnreadable => row(502, 5022, "upstream_unreadable"),
+            Self::UpstreamTimeout => row(504, 5040, "upstream_timeout"),
+        }
+    }
+
+    /// One sentence for the caller; says what to do where the caller can do something.
+    pub fn message(&self) -> Cow<'_, str> {
+        match self {
+            Self::Policy { reason: Some(reason) } => Cow::Borrowed(reason),
+            Self::Policy { reason: None } => "not permitted by policy".into(),
+            Self::UnknownMethod => "method not found".into(),
+            Self::UnknownSession => "session not found; initialize again".into(),
+            Self::Undecodable(error) => Cow::Borrowed(&error.detail),
+            Self::Unauthenticated => "no verified identity; present an X.509-SVID".into(),
+            Self::IdentityExpired => {
+                "the identity of this connection has expired; reconnect".into()
+            }
+            Self::NoRoute => "no such endpoint".into(),
+            Self::Framing(detail) => Cow::Borrowed(detail),
+            Self::Host => "the Host header names no host of this endpoint".into(),
+            Self::Origin => "this Origin is not allowed".into(),
+            Self::HttpMethod => "this HTTP method is not served here".into(),
+            Self::TooLarge { limit } => format!("the body is longer than {limit} bytes").into(),
+            Self::RequestTimeout => "the request did not arrive in time".into(),
+            Self::Overloaded => "too many bodies in flight; try again shortly".into(),
+            Self::TooManySessions => "too many open sessions; end some first".into(),
+            Self::LedgerUnavailable => "the call can't be recorded now; try again shortly".into(),
+            Self::NotReady => "the proxy has no valid identity yet; try again shortly".into(),
+            Self::Draining => "the proxy is shutting down; connect again".into(),
+            Self::UpstreamUnreachable => "the upstream can't be reached; nothing was sent".into(),
+            Self::UpstreamFailed => {
+                "the upstream broke off; whether the call ran is unknown".into()
+            }
+            Self::UpstreamTimeout => {
+                "the upstream did not answer in time; whether the call ran is unknown".into()
+            }
+            Self::UpstreamUnreadable => "the upstream's answer can't be read".into(),
+        }
+    }
+}
+
+fn unknown_method(era: Era) -> Row {
+    match era {
+        Era::Legacy => row(200, -32601, "unknown_method"),
+        Era::Modern => row(404, -32601, "unknown_method"),
+    }
+}
+
+fn undecodable(error: &DecodeError) -> Row {
+    match error.fault {
+        Fault::Parse => row(400, -32700, "parse_error"),
+        Fault::Invalid => row(400, -32600, "invalid_request"),
+        Fault::Params => row(400, -32602, "invalid_params"),
+        Fault::HeaderMismatch => row(400, -32020, "header_mismatch"),
+        Fault::Version => match error.era {
+            Era::Legacy => row(400, -32600, "unsupported_version"),
+            Era::Modern => row(400, -32022, "unsupported_version"),
+        },
+        Fault::UnknownMethod => unknown_method(error.era),
+        Fault::MediaType => row(415, 4150, "unsupported_media_type"),
+        Fault::HttpMethod => row(405, 4050, "method_not_allowed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Kind → status codes, codes, whether it can be tried again, whether it closes.
+    type Table = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>, bool, bool)>;
+
+    fn coded() -> Table {
+        let mut table = Table::new();
+        for line in include_str!("denial.rs").lines() {
+            let Some((before, after)) = line.split_once("row(") else { continue };
+            let values: Vec<&str> = after.split(')').next().expect("text").split(", ").collect();
+            let [status, code, kind] = values[..] else { continue };
+            let Some(kind) = kind.strip_prefix('"').and_then(|kind| kind.strip_suffix('"')) else {
+                continue;
+            };
+            let row = table.entry(kind.to_owned()).or_default();
+            row.0.insert(status.to_owned());
+            row.1.insert(code.to_owned());
+            row.2 |= before.contains("retryable(");
+            row.3 |= before.contains("closing(");
+        }
+        table
+    }
+
+    fn documented() -> Table {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/refusals.md"));
+        let (_, all) = page.split_once("## All kinds").expect("the section");
+        let numbers = |cell: &str| cell.replace('−', "-").split(", ").map(Into::into).collect();
+        let rows = all.lines().filter_map(|line| line.strip_prefix("| `"));
+        rows.map(|row| {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            let kind = cells[0].trim_end_matches('`').to_owned();
+            let says = |cell: &str| cell == "yes";
+            (kind, (numbers(cells[1]), numbers(cells[2]), says(cells[3]), says(cells[4])))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_page_on_refusals_tells_every_kind() {
+        assert!(coded().len() > 20);
+        assert_eq!(documented(), coded());
+    }
+}

@@ -1,0 +1,151 @@
+//! [`Stage`], [`Chain`] and [`Permit`].
+
+use std::{fmt::Debug, sync::Arc};
+
+use crate::{
+    denial::Denial,
+    identity::Principal,
+    policy::{Decision, Policies},
+    protocol::{Call, Class, SessionId},
+};
+
+/// A call in the place where it is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The authenticated caller.
+    pub principal: &'a Principal,
+    /// The decoded message.
+    pub call: &'a Call,
+    /// Name of the upstream that its route leads to.
+    pub server: &'a str,
+    /// Name of the listener it came in on.
+    pub listener: &'a str,
+    /// Whether denials are only recorded (`mode: shadow` of the route).
+    pub shadow: bool,
+}
+
+/// What has to be looked up before a call can be judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Whose session this is.
+    pub session: Option<SessionId>,
+}
+
+/// A snapshot of everything outside the call that the stages look at.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The policies in force.
+    pub policies: Arc<Policies>,
+    /// SPIFFE ID of the owner of the session that [`Needs::session`] named, if that session is known.
+    pub session_owner: Option<Arc<str>>,
+}
+
+/// What a stage says. There is no `Allow`: a stage can only let the next one judge, or end it.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Nothing to object.
+    Continue,
+    /// Refused.
+    Deny(Denial),
+}
+
+/// One check.
+pub trait Stage: Debug + Send + Sync {
+    /// A short, stable name for ledger and metrics.
+    fn name(&self) -> &'static str;
+
+    /// Adds what this stage wants to know to `needs`.
+    fn needs(&self, _call: &Call, _needs: &mut Needs) {}
+
+    /// Judges a call. What it learned for the record goes into `findings`.
+    fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict;
+}
+
+/// What the stages learned on the way, for the permit and the ledger.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The policy decisions, one for each target that was judged.
+    pub decisions: Vec<Decision>,
+}
+
+/// A refusal, and the stage that gave it.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Why.
+    pub denial: Denial,
+    /// [`Stage::name`] of the stage.
+    pub stage: &'static str,
+    /// The policy decisions up to there.
+    pub decisions: Vec<Decision>,
+}
+
+/// The proof that every stage was passed. Only [`Chain::evaluate`] can make one, and an upstream can't be
+/// asked for without one.
+///
+/// ```compile_fail,E0451
+/// let forged = lictor::governance::Permit { decisions: Vec::new(), would_deny: None };
+/// ```
+#[derive(Debug)]
+pub struct Permit {
+    decisions: Vec<Decision>,
+    would_deny: Option<(&'static str, Denial)>,
+}
+
+impl Permit {
+    /// The widest class among what was permitted; decides whether the ledger needs an intent first.
+    pub fn class(&self) -> Class {
+        self.decisions.iter().map(|decision| decision.class).max().unwrap_or(Class::Execute)
+    }
+
+    /// The policy decisions behind it.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// In shadow mode, what would have refused the call: stage and reason.
+    pub fn would_deny(&self) -> Option<(&'static str, &Denial)> {
+        self.would_deny.as_ref().map(|(stage, denial)| (*stage, denial))
+    }
+}
+
+/// The stages, in the order in which they are asked.
+#[derive(Debug)]
+pub struct Chain {
+    stages: Vec<Box<dyn Stage>>,
+}
+
+impl Chain {
+    /// A chain of the given stages.
+    pub fn new(stages: Vec<Box<dyn Stage>>) -> Self {
+        Self { stages }
+    }
+
+    /// Names the facts that [`Self::evaluate`] needs for this call.
+    pub fn needs(&self, call: &Call) -> Needs {
+        let mut needs = Needs::default();
+        for stage in &self.stages {
+            stage.needs(call, &mut needs);
+        }
+        needs
+    }
+
+    /// Asks every stage in turn. The first denial ends it, except in shadow mode, where it is kept in the
+    /// permit and the rest is still asked.
+    pub fn evaluate(&self, request: &Request<'_>, facts: &Facts) -> Result<Permit, Refusal> {
+        let mut findings = Findings::default();
+        let mut would_deny = None;
+        for stage in &self.stages {
+            match stage.judge(request, facts, &mut findings) {
+                Verdict::Continue => {}
+                Verdict::Deny(denial) if request.shadow => {
+                    would_deny.get_or_insert((stage.name(), denial));
+                }
+                Verdict::Deny(denial) => {
+                    let decisions = findings.decisions;
+                    return Err(Refusal { denial, stage: stage.name(), decisions });
+                }
+            }
+        }
+        Ok(Permit { decisions: findings.decisions, would_deny })
+    }
+}

@@ -1,0 +1,16 @@
+//! The chain of checks that a call has to pass, and the [`Permit`] that only its end can make.
+//!
+//! Governance is sans-io: [`Chain::needs`] names the facts a call has to be judged on, the exchange loop
+//! fetches them, [`Chain::evaluate`] is a pure function. A stage can only narrow: there is no verdict
+//! that permits, so a forgotten or reordered stage can't grant access.
+
+pub mod chain;
+pub mod policy;
+pub mod session;
+
+pub use chain::{Chain, Facts, Findings, Needs, Permit, Refusal, Request, Stage, Verdict};
+pub use policy::{PolicyStage, Visibility};
+pub use session::SessionStage;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    denial::Denial,
+    identity::{Principal, Proof, SpiffeId},
+    policy::{Policies, Settings},
+    protocol::{Call, SessionId, mcp},
+};
+
+#[derive(Debug)]
+struct Fixed(bool);
+
+impl Stage for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn judge(&self, _: &Request<'_>, _: &Facts, _: &mut Findings) -> Verdict {
+        if self.0 { Verdict::Continue } else { Verdict::Deny(Denial::NoRoute) }
+    }
+}
+
+fn principal() -> Principal {
+    let id = SpiffeId::parse("spiffe://td/agent-a").expect("valid");
+    Principal { id, proof: Proof::Configured }
+}
+
+fn call(body: &'static str, session: Option<&'static str>) -> Call {
+    let mut headers = http::HeaderMap::new();
+    headers.insert("content-type", http::HeaderValue::from_static("application/json"));
+    if let Some(session) = session {
+        headers.insert("mcp-session-id", http::HeaderValue::from_static(session));
+    }
+    mcp::decode(&http::Method::POST, &headers, Bytes::from_static(body.as_bytes()))
+        .expect("decodes")
+}
+
+const ECHO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#;
+
+fn facts(policies: &str) -> Facts {
+    let directory = tempfile::TempDir::new().expect("a folder");
+    std::fs::write(directory.path().join("a.cedar"), policies).expect("written");
+    let settings = Settings { directory: directory.path().to_owned(), ..Settings::default() };
+    let policies = Arc::new(Policies::load(&settings).expect("loads"));
+    Facts { policies, session_owner: None }
+}
+
+fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {
+    let principal = principal();
+    let request = Request { principal: &principal, call, server: "s", listener: "in", shadow };
+    chain.evaluate(&request, facts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn adding_a_stage_never_turns_a_denial_into_a_permit(
+        verdicts in proptest::collection::vec(any::<bool>(), 0..6),
+        at in any::<prop::sample::Index>(),
+        added in any::<bool>(),
+    ) {
+        let facts = facts("@id(\"all\") permit (principal, action, resource);");
+        let call = call(ECHO, None);
+        let chain = |verdicts: &[bool]| {
+            let boxed = |verdict: &bool| Box::new(Fixed(*verdict)) as Box<dyn Stage>;
+            Chain::new(verdicts.iter().map(boxed).collect())
+        };
+        let mut more = verdicts.clone();
+        more.insert(at.index(verdicts.len() + 1), added);
+        let before = permitted(&chain(&verdicts), &call, &facts, false).is_ok();
+        let after = permitted(&chain(&more), &call, &facts, false).is_ok();
+        prop_assert!(before || !after);
+        prop_assert_eq!(before, verdicts.iter().all(|verdict| *verdict));
+    }
+}
+
+#[test]
+fn policy_judges_every_target_and_names_what_it_went_by() {
+    let facts = facts(
+        "@id(\"echo\") permit (principal, action in Action::\"tools/call\", resource == Tool::\"s/echo\");",
+    );
+    let chain = Chain::new(vec![Box::new(PolicyStage)]);
+    let permit = permitted(&chain, &call(ECHO, None), &facts, false).expect("permitted");
+    assert_eq!(permit.decisions()[0].policies, ["echo".into()]);
+    assert!(permit.class().may_change_state(), "a tool that nobody classed can do anything");
+    let wipe = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wipe"}}"#;
+    let refusal = permitted(&chain, &call(wipe, None), &facts, false).expect_err("refused");
+    assert_eq!((refusal.stage, refusal.decisions.len()), ("policy", 1));
+    let vendor = r#"{"jsonrpc":"2.0","id":1,"method":"acme/wipe"}"#;
+    let refusal = permitted(&chain, &call(vendor, None), &facts, false).expect_err("refused");
+    assert!(matches!(refusal.denial, Denial::UnknownMethod));
+}
+
+#[test]
+fn shadow_mode_permits_and_remembers_the_first_denial() {
+    let facts = facts("@id(\"none\") forbid (principal, action, resource);");
+    let chain =
+        Chain::new(vec![Box::new(Fixed(true)), Box::new(PolicyStage), Box::new(Fixed(false))]);
+    let permit = permitted(&chain, &call(ECHO, None), &facts, true).expect("shadow");
+    assert_eq!(permit.would_deny().map(|(stage, _)| stage), Some("policy"));
+}
+
+#[test]
+fn a_session_is_its_owners() {
+    let chain = Chain::new(vec![Box::new(SessionStage)]);
+    let call = call(ECHO, Some("s-1"));
+    assert_eq!(chain.needs(&call).session, SessionId::parse("s-1"));
+    let mut facts = facts("@id(\"all\") permit (principal, action, resource);");
+    for (owner, fine) in
+        [(None, false), (Some("spiffe://td/agent-a"), true), (Some("spiffe://td/agent-b"), false)]
+    {
+        facts.session_owner = owner.map(Into::into);
+        assert_eq!(permitted(&chain, &call, &facts, false).is_ok(), fine, "{owner:?}");
+    }
+}
