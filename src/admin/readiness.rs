@@ -1,0 +1,73 @@
+//! Whether calls can be served now.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What has to be in order before calls are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A valid SVID of Lictor's own, where one is needed.
+    Identity,
+    /// Policies are in force.
+    Policy,
+    /// The ledger can be written.
+    Ledger,
+    /// Every listener is bound.
+    Listeners,
+}
+
+/// The state of each [`Part`], and whether Lictor is shutting down. Nothing is in order at first.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    identity: AtomicBool,
+    policy: AtomicBool,
+    ledger: AtomicBool,
+    listeners: AtomicBool,
+    draining: AtomicBool,
+}
+
+impl Readiness {
+    const PARTS: [Part; 4] = [Part::Identity, Part::Policy, Part::Ledger, Part::Listeners];
+
+    /// Tells whether a part is in order.
+    pub fn set(&self, part: Part, in_order: bool) {
+        self.flag(part).store(in_order, Ordering::Relaxed);
+    }
+
+    /// Tells that Lictor is shutting down; there is no way back.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a call would be served.
+    pub fn is_ready(&self) -> bool {
+        self.reasons().is_empty()
+    }
+
+    /// Why calls aren't served; empty when they are.
+    pub fn reasons(&self) -> Vec<&'static str> {
+        let draining = self.draining.load(Ordering::Relaxed).then_some("shutting down");
+        let missing =
+            Self::PARTS.into_iter().filter(|part| !self.flag(*part).load(Ordering::Relaxed));
+        draining.into_iter().chain(missing.map(Part::reason)).collect()
+    }
+
+    fn flag(&self, part: Part) -> &AtomicBool {
+        match part {
+            Part::Identity => &self.identity,
+            Part::Policy => &self.policy,
+            Part::Ledger => &self.ledger,
+            Part::Listeners => &self.listeners,
+        }
+    }
+}
+
+impl Part {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Identity => "no valid identity of Lictor's own",
+            Self::Policy => "no policies in force",
+            Self::Ledger => "the ledger can't be written",
+            Self::Listeners => "not every listener is bound",
+        }
+    }
+}

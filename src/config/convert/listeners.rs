@@ -1,0 +1,147 @@
+//! Listeners and their routes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
+
+use super::{Reader, names, shape};
+use crate::{
+    config::{
+        Listener,
+        fault::{Place, nearest},
+    },
+    listener,
+    proxy::settings::{Refusals, Route},
+};
+
+impl Reader<'_> {
+    pub(super) fn listeners(&mut self, all: Vec<shape::Listener>, place: &Place) -> Vec<Listener> {
+        let mut names = BTreeSet::new();
+        let mut listeners = Vec::new();
+        for (index, it) in all.into_iter().enumerate() {
+            let place = place.index(index);
+            self.unique(it.name.as_ref().map(|name| &name.0), &mut names, &place);
+            listeners.extend(self.listener(it, &place));
+        }
+        listeners
+    }
+
+    fn listener(&mut self, it: shape::Listener, place: &Place) -> Option<Listener> {
+        // The one direction there is.
+        let shape::Direction::Inbound = it.direction;
+        let name = self.required(it.name, &place.key("name"));
+        let bind = self.required(it.bind, &place.key("bind"));
+        let bind = bind.and_then(|text| self.bind(&text, &place.key("bind")));
+        let tls = self.required(it.tls, &place.key("tls"));
+        let door = tls.and_then(|tls| self.door(tls, it.identity.as_deref(), bind, place));
+        let hosts = self.each(&it.hosts, &place.key("hosts"), names::host, "mcp.example.org:8443");
+        let at = place.key("origins");
+        let origins = self.each(&it.origins, &at, names::origin, "https://app.example.org");
+        let at = place.key("timeouts");
+        let head = self.span(it.timeouts.head.as_ref(), 10, &at.key("head"));
+        let body = self.span(it.timeouts.body.as_ref(), 30, &at.key("body"));
+        let stall = self.span(it.timeouts.stall.as_ref(), 30, &at.key("stall"));
+        let idle = self.span(it.timeouts.idle.as_ref(), 75, &at.key("idle"));
+        let keep_alive = self.span(it.timeouts.keep_alive.as_ref(), 15, &at.key("keepAlive"));
+        let routes = self.required(it.routes, &place.key("routes"));
+        let routes = routes.map(|all| self.routes(all, &place.key("routes")));
+        let settings = listener::Settings {
+            name: name?.0,
+            bind: bind?,
+            door: door?,
+            hosts,
+            origins,
+            max_connections: it.max_connections.unwrap_or(10_000),
+            head_timeout: head?,
+            body_timeout: body?,
+            stall_timeout: stall?,
+            idle_timeout: idle?,
+            keep_alive: keep_alive?,
+        };
+        Some(Listener { settings, routes: routes? })
+    }
+
+    fn door(
+        &mut self,
+        tls: shape::Tls,
+        caller: Option<&str>,
+        bind: Option<SocketAddr>,
+        place: &Place,
+    ) -> Option<listener::Door> {
+        let at = place.key("identity");
+        match (tls, caller) {
+            (shape::Tls::Mutual, caller) => {
+                self.needs_identity("mutual TLS", &place.key("tls"));
+                if caller.is_some() {
+                    let problem = "with mutual TLS, callers prove their identity";
+                    self.faults.push_with(&at, problem, "leave the key out");
+                }
+                Some(listener::Door::MutualTls)
+            }
+            (shape::Tls::None, caller) => {
+                if bind.is_some_and(|address| !address.ip().is_loopback()) {
+                    let problem = "a listener without TLS has to bind a loopback address";
+                    self.faults.push_with(
+                        &place.key("bind"),
+                        problem,
+                        "such as `127.0.0.1:8080`, or say `tls: mutual`",
+                    );
+                }
+                let Some(caller) = caller else {
+                    let hint = "the SPIFFE ID of every caller of a listener with `tls: none`";
+                    self.faults.push_with(&at, "is missing", hint);
+                    return None;
+                };
+                self.spiffe_id(caller, &at).map(listener::Door::PlainLoopback)
+            }
+        }
+    }
+
+    fn routes(&mut self, all: Vec<shape::Route>, place: &Place) -> Vec<Route> {
+        let mut paths: BTreeMap<String, usize> = BTreeMap::new();
+        let mut routes = Vec::new();
+        for (index, it) in all.into_iter().enumerate() {
+            let place = place.index(index);
+            if let Some(path) = &it.path {
+                let first = *paths.entry(path.to_ascii_lowercase()).or_insert(index);
+                if first != index {
+                    let problem = format!("`{path}` is the path of routes[{first}] already");
+                    let hint = "paths that differ in case only count as the same";
+                    self.faults.push_with(&place.key("path"), problem, hint);
+                }
+            }
+            routes.extend(self.route(it, &place));
+        }
+        routes
+    }
+
+    fn route(&mut self, it: shape::Route, place: &Place) -> Option<Route> {
+        let path = self.required(it.path, &place.key("path"));
+        let path = path.and_then(|path| {
+            self.check(names::check_path(&path), &place.key("path"))?;
+            Some(path)
+        });
+        // The one protocol there is.
+        let protocol = self.required(it.protocol, &place.key("protocol"));
+        let upstream = self.required(it.upstream, &place.key("upstream"));
+        if let Some(name) = upstream.as_deref().filter(|name| !self.upstreams.contains(*name)) {
+            let at = place.key("upstream");
+            let problem = format!("no upstream is named `{name}`");
+            match nearest(name, self.upstreams.iter().map(String::as_str)) {
+                Some(hint) => self.faults.push_with(&at, problem, hint),
+                None => self.faults.push(&at, problem),
+            }
+        }
+        let shadow = match it.mode {
+            shape::Mode::Enforce => false,
+            shape::Mode::Shadow => true,
+        };
+        let refusals = match it.denials {
+            shape::Denials::JsonRpc => Refusals::JsonRpc,
+            shape::Denials::HttpStatus => Refusals::HttpStatus,
+        };
+        let shape::Protocol::Mcp = protocol?;
+        Some(Route { path: path?, upstream: upstream?, shadow, refusals })
+    }
+}

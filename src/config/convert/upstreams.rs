@@ -1,0 +1,145 @@
+//! Upstreams, and what policies are told of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use url::Url;
+
+use super::{Reader, names, shape};
+use crate::{
+    config::fault::Place,
+    policy::{self, settings::Server},
+    protocol::Class,
+    upstream,
+};
+
+impl Reader<'_> {
+    pub(super) fn upstreams(
+        &mut self,
+        all: Vec<shape::Upstream>,
+        servers: &mut BTreeMap<String, Server>,
+        place: &Place,
+    ) -> Vec<upstream::Settings> {
+        let mut names = BTreeSet::new();
+        let mut upstreams = Vec::new();
+        for (index, mut it) in all.into_iter().enumerate() {
+            let place = place.index(index);
+            self.unique(it.name.as_ref().map(|name| &name.0), &mut names, &place);
+            let server = server(std::mem::take(&mut it.tags), std::mem::take(&mut it.tools));
+            if let Some(upstream) = self.upstream(it, &place) {
+                servers.insert(upstream.name.clone(), server);
+                upstreams.push(upstream);
+            }
+        }
+        upstreams
+    }
+
+    fn upstream(&mut self, it: shape::Upstream, place: &Place) -> Option<upstream::Settings> {
+        // The one degree of trust there is.
+        let shape::Trust::Trusted = it.trust;
+        let name = self.required(it.name, &place.key("name"));
+        let url = self.required(it.url, &place.key("url"));
+        let url = url.and_then(|text| self.url(&text, &place.key("url")));
+        let verification =
+            url.as_ref().and_then(|url| self.verification(url, it.spiffe_id, it.roots, place));
+        let host = it.host.and_then(|text| {
+            let host = names::host(&text);
+            if host.is_none() {
+                let problem = format!("`{text}` is no host");
+                self.faults.push_with(&place.key("host"), problem, "such as `files.example.org`");
+            }
+            host
+        });
+        let at = place.key("timeouts");
+        let connect = self.span(it.timeouts.connect.as_ref(), 5, &at.key("connect"));
+        let first_byte = self.span(it.timeouts.first_byte.as_ref(), 300, &at.key("firstByte"));
+        let idle = self.span(it.timeouts.idle.as_ref(), 60, &at.key("idle"));
+        // Node's HTTP server and uvicorn close after 5 s.
+        let pool_idle = self.span(it.timeouts.pool_idle.as_ref(), 4, &at.key("poolIdle"));
+        Some(upstream::Settings {
+            name: name?.0,
+            url: url?,
+            verification: verification?,
+            host,
+            connect_timeout: connect?,
+            first_byte_timeout: first_byte?,
+            idle_timeout: idle?,
+            pool_idle_timeout: pool_idle?,
+        })
+    }
+
+    /// INVARIANT: a URL that was refused is never echoed; it may hold a password.
+    fn url(&mut self, text: &str, place: &Place) -> Option<Url> {
+        let url = match Url::parse(text) {
+            Ok(url) => url,
+            Err(error) => {
+                let hint = "such as `http://127.0.0.1:9000/mcp`";
+                self.faults.push_with(place, format!("is no URL: {error}"), hint);
+                return None;
+            }
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            self.faults.push(place, "has user information; credentials don't belong in a URL");
+            return None;
+        }
+        let problem = match url.scheme() {
+            "http" | "https" if url.fragment().is_some() => "has a fragment, which is never sent",
+            "http" | "https" => return Some(url),
+            _ => "has to start with `http://` or `https://`",
+        };
+        self.faults.push(place, problem);
+        None
+    }
+
+    fn verification(
+        &mut self,
+        url: &Url,
+        spiffe_id: Option<String>,
+        roots: Option<String>,
+        place: &Place,
+    ) -> Option<upstream::Verification> {
+        let at = place.key("spiffeId");
+        if spiffe_id.is_some() {
+            self.needs_identity("an upstream with a SPIFFE ID", &at);
+        }
+        if url.scheme() == "http" {
+            let problem = "needs `https`; nothing proves who answers plain HTTP";
+            for (given, key) in [(spiffe_id.is_some(), "spiffeId"), (roots.is_some(), "roots")] {
+                if given {
+                    self.faults.push(&place.key(key), problem);
+                }
+            }
+            if !names::is_loopback(url) {
+                let problem = "plain HTTP is for loopback addresses only";
+                let hint = "say `https://`, with `spiffeId` or `roots` where it has no public name";
+                self.faults.push_with(&place.key("url"), problem, hint);
+                return None;
+            }
+            return Some(upstream::Verification::Loopback);
+        }
+        match (spiffe_id, roots) {
+            (Some(_), Some(_)) => {
+                let problem = "has both `spiffeId` and `roots`; keep one";
+                self.faults.push(place, problem);
+                None
+            }
+            (Some(id), None) => self.spiffe_id(&id, &at).map(upstream::Verification::Spiffe),
+            (None, Some(path)) => {
+                let roots = self.file(Some(path), &place.key("roots"))?;
+                Some(upstream::Verification::WebPki { roots: Some(roots) })
+            }
+            (None, None) => Some(upstream::Verification::WebPki { roots: None }),
+        }
+    }
+}
+
+fn server(tags: Vec<String>, tools: BTreeMap<String, shape::Tool>) -> Server {
+    let tools = tools.into_iter().map(|(name, it)| {
+        let class = match it.class {
+            shape::ToolClass::Read => Class::Read,
+            shape::ToolClass::Write => Class::Write,
+            shape::ToolClass::Execute => Class::Execute,
+        };
+        (name, policy::settings::Tool { class, tags: it.tags })
+    });
+    Server { tags, tools: tools.collect() }
+}

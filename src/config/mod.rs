@@ -1,0 +1,156 @@
+//! The configuration: the file as written, its conversion into each module's settings, its faults.
+//!
+//! A file is read in three steps: YAML into plain values (duplicate keys, aliases, merge keys and
+//! tags are refused), the values against the published JSON schema, and what the schema let through
+//! into [`Config`]. Faults of all steps are told at once, each with its place and, where there is
+//! one, a hint; a part that is at fault doesn't hide the faults of the others.
+//!
+//! INVARIANT: a [`Config`] exists only if there was no fault, and everything in it was said in the
+//! file or is a documented default (of which one looks at the environment); an unknown key is a fault and never ignored.
+
+mod convert;
+mod drop_in;
+mod fault;
+mod names;
+mod schema;
+mod shape;
+mod units;
+
+use std::{path::Path, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    admin, identity, ledger, listener, policy, proxy::settings as proxy_settings, telemetry,
+    upstream,
+};
+
+pub use drop_in::{drop_in, state_directory};
+pub use fault::{Fault, Faults, Place};
+
+/// Largest configuration file in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+/// A configuration without faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Lictor's own identity; present whenever a listener or an upstream needs it.
+    pub identity: Option<identity::Settings>,
+    /// Where callers connect; never empty.
+    pub listeners: Vec<Listener>,
+    /// The servers behind Lictor; every route leads to one of them.
+    pub upstreams: Vec<upstream::Settings>,
+    /// What callers may do.
+    pub policy: policy::Settings,
+    /// The record of every call.
+    pub ledger: ledger::Settings,
+    /// Health and metrics.
+    pub admin: admin::Settings,
+    /// Bounds on what is held in memory.
+    pub limits: proxy_settings::Limits,
+    /// How long calls in flight may take to finish once the process is told to stop.
+    pub drain: Duration,
+    /// Logs.
+    pub telemetry: telemetry::Settings,
+}
+
+/// A listener and what it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The door.
+    pub settings: listener::Settings,
+    /// What is behind it; never empty.
+    pub routes: Vec<proxy_settings::Route>,
+}
+
+impl Config {
+    /// The settings in force that weaken what Lictor enforces, and how often each occurs; to be
+    /// logged at start and shown in metrics.
+    pub fn weakened(&self) -> Vec<(&'static str, usize)> {
+        let routes = self.listeners.iter().flat_map(|listener| &listener.routes);
+        let shadow = routes.filter(|route| route.shadow).count();
+        let deny_writes = usize::from(self.ledger.on_failure == ledger::OnFailure::DenyWrites);
+        let all = [("mode: shadow", shadow), ("onFailure: denyWrites", deny_writes)];
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Reads a configuration file; relative paths in it start from its folder.
+pub fn load(path: &Path) -> Result<Config, Faults> {
+    let text = read(path).map_err(|error| {
+        let mut faults = Faults::default();
+        let problem = format!("`{}` can't be read: {error}", path.display());
+        faults.push(&Place::default(), problem);
+        faults
+    })?;
+    parse(&text, path.parent().unwrap_or(Path::new("")))
+}
+
+/// Reads a configuration from its text; relative paths in it start from `base`.
+pub fn parse(text: &str, base: &Path) -> Result<Config, Faults> {
+    let mut faults = Faults::default();
+    let written: Value = match serde_saphyr::from_str_with_options(text, yaml_options()) {
+        Ok(value) => value,
+        Err(error) => {
+            let told = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+            faults.push(&Place::default(), format!("no valid YAML: {told}"));
+            return Err(faults);
+        }
+    };
+    if written.is_null() {
+        faults.push(&Place::default(), "the file is empty");
+        return Err(faults);
+    }
+    let mut readable = written.clone();
+    schema::check(&mut readable, &mut faults);
+    let document = match serde_json::from_value(readable) {
+        Ok(document) => document,
+        // The schema accepts nothing that the shape doesn't, so this follows from faults told
+        // before.
+        Err(_) if !faults.is_empty() => return Err(faults),
+        Err(error) => {
+            faults.push(&Place::default(), error.to_string());
+            return Err(faults);
+        }
+    };
+    match convert::config(document, &written, base, &mut faults) {
+        Some(config) if faults.is_empty() => Ok(config),
+        _ => Err(faults),
+    }
+}
+
+/// The published JSON schema of the file, as text.
+pub fn schema() -> String {
+    format!("{:#}\n", schema::schema())
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).is_ok_and(|read| read <= MAX_FILE) {
+        Ok(text)
+    } else {
+        Err(std::io::Error::other(format!("longer than {MAX_FILE} bytes")))
+    }
+}
+
+/// YAML without its traps: `no` and `on` are text, no key twice, nothing is pulled in from
+/// elsewhere in the file, no tags. Nothing that a configuration needs comes near the bounds.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: 32, max_nodes: 100_000, max_documents: 1 },
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
+        merge_keys: serde_saphyr::MergeKeyPolicy::Error,
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 10_000,
+            max_replay_stack_depth: 8,
+        },
+        strict_booleans: true,
+        with_snippet: false,
+        reject_unsupported_tags: true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Every metric of Lictor, its name, its labels and its buckets: one place.
+//!
+//! Label sets are bounded: a label's value comes from a table of ours or from the configuration,
+//! never from what a caller sent. The parts of the program hold typed handles and can't make up
+//! series.
+
+mod calls;
+mod ledger;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use prometheus::{
+    Gauge, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    core::{Collector, GenericGauge},
+};
+
+pub use calls::{Calls, Finished, Verdict};
+pub use ledger::LedgerReading;
+
+/// The media type of [`Metrics::render`].
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The states that [`Metrics::set_identity`] knows.
+const IDENTITY_STATES: [&str; 5] = ["starting", "ready", "stale", "expired", "withdrawn"];
+
+/// All metrics of one process. Cloning is cheap and gives handles to the same series.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    families: calls::Families,
+    ledger: ledger::Ledger,
+    open_streams: IntGauge,
+    bodies_in_flight: IntGauge,
+    connections: IntGaugeVec,
+    refused_connections: IntCounterVec,
+    shadow_denials: IntCounterVec,
+    identity_state: IntGaugeVec,
+    svid_remaining: Gauge,
+    /// End of the SVID's validity in Unix seconds; 0 without one.
+    svid_not_after: Arc<AtomicU64>,
+    policy_reloads: IntCounterVec,
+    unsafe_settings: IntGaugeVec,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// A registry of its own with every metric in it.
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let build = gauges(
+            &registry,
+            "lictor_build_info",
+            "Always 1; the label tells the version.",
+            &["version"],
+        );
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        Self {
+            families: calls::Families::new(&registry),
+            ledger: ledger::Ledger::new(&registry),
+            open_streams: gauge(
+                &registry,
+                "lictor_open_streams",
+                "Answers that are being streamed to callers now.",
+            ),
+            bodies_in_flight: gauge(
+                &registry,
+                "lictor_bodies_in_flight_bytes",
+                "Bytes of request bodies that are held while they are judged.",
+            ),
+            connections: gauges(
+                &registry,
+                "lictor_open_connections",
+                "Connections of callers that are open now.",
+                &["listener"],
+            ),
+            refused_connections: counters(
+                &registry,
+                "lictor_connections_refused_total",
+                "Connections that ended before a request: too many, or no acceptable certificate.",
+                &["listener", "reason"],
+            ),
+            shadow_denials: counters(
+                &registry,
+                "lictor_shadow_denials_total",
+                "Calls that were let through in shadow mode and would have been denied.",
+                &["upstream", "kind"],
+            ),
+            identity_state: gauges(
+                &registry,
+                "lictor_identity_state",
+                "1 for the state that Lictor's own identity is in, 0 for the others.",
+                &["state"],
+            ),
+            svid_remaining: float_gauge(
+                &registry,
+                "lictor_svid_remaining_seconds",
+                "Time until Lictor's own SVID expires; 0 without one.",
+            ),
+            svid_not_after: Arc::default(),
+            policy_reloads: counters(
+                &registry,
+                "lictor_policy_reloads_total",
+                "Attempts to put new policies in force; rejected ones leave the old in force.",
+                &["outcome"],
+            ),
+            unsafe_settings: gauges(
+                &registry,
+                "lictor_unsafe_settings",
+                "Settings in force that weaken what is enforced, and in how many places.",
+                &["setting"],
+            ),
+            registry,
+        }
+    }
+
+    /// The calls that lead to an upstream; `upstream` is a name from the configuration. To be taken
+    /// once for each route, at start.
+    pub fn calls(&self, upstream: &str) -> Calls {
+        self.families.calls(upstream)
+    }
+
+    /// The calls that were refused before a route was known; their label `upstream` is empty.
+    pub fn unrouted(&self) -> Calls {
+        self.families.calls("")
+    }
+
+    /// Counts an answer as being streamed for as long as the guard lives.
+    pub fn open_stream(&self) -> Held {
+        Held::new(&self.open_streams, 1)
+    }
+
+    /// Tells how many bytes of bodies are held while they are judged.
+    pub fn set_bodies_in_flight(&self, bytes: usize) {
+        self.bodies_in_flight.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a caller's connection as open for as long as the guard lives; `listener` is a name
+    /// from the configuration.
+    pub fn open_connection(&self, listener: &str) -> Held {
+        Held::new(&self.connections.with_label_values(&[listener]), 1)
+    }
+
+    /// Counts a connection that ended before a request.
+    pub fn refuse_connection(&self, listener: &str, reason: &'static str) {
+        self.refused_connections.with_label_values(&[listener, reason]).inc();
+    }
+
+    /// Counts a call that only shadow mode let through; `kind` is that of the denial.
+    pub fn shadow_denial(&self, upstream: &str, kind: &'static str) {
+        self.shadow_denials.with_label_values(&[upstream, kind]).inc();
+    }
+
+    /// Tells the state of Lictor's own identity (`starting`, `ready`, `stale`, `expired` or
+    /// `withdrawn`) and when its SVID expires, in Unix seconds.
+    pub fn set_identity(&self, state: &'static str, not_after: Option<u64>) {
+        for known in IDENTITY_STATES {
+            let here = i64::from(known == state);
+            self.identity_state.with_label_values(&[known]).set(here);
+        }
+        self.svid_not_after.store(not_after.unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// Tells how the ledger is doing.
+    pub fn set_ledger(&self, reading: &LedgerReading) {
+        self.ledger.set(reading);
+    }
+
+    /// Counts an attempt to put new policies in force.
+    pub fn policy_reload(&self, applied: bool) {
+        let outcome = if applied { "applied" } else { "rejected" };
+        self.policy_reloads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Tells a setting in force that weakens what is enforced, and in how many places it does.
+    pub fn set_unsafe_setting(&self, setting: &'static str, places: usize) {
+        let places = i64::try_from(places).unwrap_or(i64::MAX);
+        self.unsafe_settings.with_label_values(&[setting]).set(places);
+    }
+
+    /// All series in Prometheus' text format; `now` is the time since the Unix epoch.
+    pub fn render(&self, now: Duration) -> Result<String, prometheus::Error> {
+        let not_after = self.svid_not_after.load(Ordering::Relaxed);
+        let remaining = Duration::from_secs(not_after).saturating_sub(now);
+        self.svid_remaining.set(remaining.as_secs_f64());
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+/// Something that is counted for as long as this lives.
+#[derive(Debug)]
+#[must_use = "it is counted for as long as the guard lives"]
+pub struct Held {
+    gauge: IntGauge,
+    amount: i64,
+}
+
+impl Held {
+    fn new(gauge: &IntGauge, amount: i64) -> Self {
+        gauge.add(amount);
+        Self { gauge: gauge.clone(), amount }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.gauge.sub(self.amount);
+    }
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    register(registry, IntCounterVec::new(Opts::new(name, help), labels))
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    register(registry, GenericGauge::new(name, help))
+}
+
+fn float_gauge(registry: &Registry, name: &str, help: &str) -> Gauge {
+    register(registry, Gauge::new(name, help))
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+    register(registry, IntGaugeVec::new(Opts::new(name, help), labels))
+}
+
+#[expect(clippy::expect_used, reason = "names are constants, and a test registers them all")]
+fn register<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: Result<C, prometheus::Error>,
+) -> C {
+    let metric = metric.expect("a valid metric");
+    registry.register(Box::new(metric.clone())).expect("a name used once");
+    metric
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The text that a scraper sees.
+
+use super::*;
+
+/// The samples of one family, without comments.
+fn samples(metrics: &Metrics, name: &str) -> Vec<String> {
+    let text = metrics.render(Duration::from_secs(1_000)).expect("text");
+    text.lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+}
+
+fn finished(method: Option<&'static str>, verdict: Verdict, outcome: &'static str) -> Finished {
+    let (total, own) = (Duration::from_millis(30), Duration::from_micros(300));
+    Finished { method, verdict, outcome, total, own }
+}
+
+#[test]
+fn calls_are_counted_by_what_they_were() {
+    let metrics = Metrics::new();
+    let files = metrics.calls("files");
+    files.observe(&finished(Some("tools/call"), Verdict::Permit, "ok"));
+    files.observe(&finished(Some("tools/call"), Verdict::Permit, "ok"));
+    files.clone().observe(&finished(Some("tools/call"), Verdict::Permit, "upstream_failed"));
+    metrics.calls("files").observe(&finished(None, Verdict::Deny, "unknown_method"));
+    metrics.unrouted().observe(&finished(None, Verdict::Deny, "no_route"));
+    let row = |decision, method, outcome, upstream, count| {
+        format!(
+            "lictor_calls_total{{decision=\"{decision}\",method=\"{method}\",outcome=\"{outcome}\",\
+             protocol=\"mcp\",upstream=\"{upstream}\"}} {count}"
+        )
+    };
+    assert_eq!(
+        samples(&metrics, "lictor_calls_total"),
+        [
+            row("deny", "other", "no_route", "", 1),
+            row("deny", "other", "unknown_method", "files", 1),
+            row("permit", "tools/call", "ok", "files", 2),
+            row("permit", "tools/call", "upstream_failed", "files", 1),
+        ]
+    );
+    let labels = "decision=\"permit\",method=\"tools/call\",protocol=\"mcp\",upstream=\"files\"";
+    for (name, bucket, below, from) in [
+        ("lictor_call_duration_seconds", "bucket", "0.025", "0.05"),
+        ("lictor_own_duration_seconds", "bucket", "0.0002", "0.00035"),
+    ] {
+        let samples = samples(&metrics, name);
+        for (le, count) in [(below, 0), (from, 3)] {
+            let line = format!("{name}_{bucket}{{{labels},le=\"{le}\"}} {count}");
+            assert!(samples.contains(&line), "{line} in {samples:#?}");
+        }
+    }
+}
+
+#[test]
+fn gauges_follow_their_guards() {
+    let metrics = Metrics::new();
+    metrics.set_bodies_in_flight(15);
+    let stream = metrics.open_stream();
+    let connection = metrics.open_connection("inbound");
+    assert_eq!(
+        samples(&metrics, "lictor_bodies_in_flight_bytes"),
+        ["lictor_bodies_in_flight_bytes 15"]
+    );
+    assert_eq!(samples(&metrics, "lictor_open_streams"), ["lictor_open_streams 1"]);
+    let open = |count| [format!("lictor_open_connections{{listener=\"inbound\"}} {count}")];
+    assert_eq!(samples(&metrics, "lictor_open_connections"), open(1));
+    drop((stream, connection));
+    assert_eq!(samples(&metrics, "lictor_open_streams"), ["lictor_open_streams 0"]);
+    assert_eq!(samples(&metrics, "lictor_open_connections"), open(0));
+}
+
+#[test]
+fn identity_is_in_one_state_and_counts_down() {
+    let metrics = Metrics::new();
+    assert_eq!(samples(&metrics, "lictor_svid"), ["lictor_svid_remaining_seconds 0"]);
+    metrics.set_identity("ready", Some(1_060));
+    metrics.set_identity("stale", Some(1_060));
+    assert_eq!(samples(&metrics, "lictor_svid"), ["lictor_svid_remaining_seconds 60"]);
+    let row = |state, value| format!("lictor_identity_state{{state=\"{state}\"}} {value}");
+    assert_eq!(
+        samples(&metrics, "lictor_identity_state"),
+        [
+            row("expired", 0),
+            row("ready", 0),
+            row("stale", 1),
+            row("starting", 0),
+            row("withdrawn", 0)
+        ]
+    );
+    metrics.set_identity("expired", Some(900));
+    assert_eq!(samples(&metrics, "lictor_svid"), ["lictor_svid_remaining_seconds 0"]);
+}
+
+/// A name that isn't documented is a name that nobody looks at.
+#[test]
+fn every_metric_is_documented() {
+    let metrics = Metrics::new();
+    let calls = metrics.calls("files");
+    calls.observe(&finished(None, Verdict::Shadow, "ok"));
+    metrics.refuse_connection("inbound", "limit");
+    metrics.shadow_denial("files", "policy_denied");
+    metrics.policy_reload(true);
+    metrics.policy_reload(false);
+    metrics.set_unsafe_setting("mode: shadow", 1);
+    metrics.set_identity("ready", None);
+    drop(metrics.open_connection("inbound"));
+    let text = metrics.render(Duration::ZERO).expect("text");
+    let names: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/observability.md");
+    let documentation = std::fs::read_to_string(path).expect("the documentation");
+    for name in &names {
+        assert!(documentation.contains(&format!("| `{name}` |")), "{name} is not documented");
+    }
+    let documented = documentation.lines().filter(|line| line.starts_with("| `lictor_")).count();
+    assert_eq!(documented, names.len());
+}
+
+#[test]
+fn the_ledger_is_read_and_its_totals_only_grow() {
+    let metrics = Metrics::new();
+    let reading = LedgerReading {
+        durable: 12,
+        backlog: 2,
+        commits: 5,
+        last_commit: Duration::from_millis(4),
+        lost: 1,
+        writable: true,
+    };
+    metrics.set_ledger(&reading);
+    metrics.clone().set_ledger(&LedgerReading { durable: 15, writable: false, ..reading });
+    metrics.set_ledger(&LedgerReading { durable: 14, writable: false, ..reading });
+    assert_eq!(
+        samples(&metrics, "lictor_ledger"),
+        [
+            "lictor_ledger_commits_total 5",
+            "lictor_ledger_entries_total 15",
+            "lictor_ledger_last_commit_seconds 0.004",
+            "lictor_ledger_lost_entries_total 1",
+            "lictor_ledger_queued_entries 2",
+            "lictor_ledger_writable 0",
+        ]
+    );
+}
+
+#[test]
+fn series_are_found_by_many_at_once() {
+    let metrics = Metrics::new();
+    let calls = metrics.calls("files");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for method in ["ping", "tools/call", "tools/list"].iter().cycle().take(300) {
+                    calls.observe(&finished(Some(method), Verdict::Permit, "ok"));
+                }
+            });
+        }
+    });
+    let total: u64 = samples(&metrics, "lictor_calls_total")
+        .iter()
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum();
+    assert_eq!(total, 1_200);
+}
