@@ -1,0 +1,324 @@
+//! The state of one exchange: a message of a caller and what became of it.
+//!
+//! One typed field for each thing learned, in the order in which it is learned. Nothing is looked up in
+//! here and nothing decided; the exchange loop fills it, the ledger and the metrics read it.
+//!
+//! INVARIANT: every exchange has exactly one closing ledger entry, written by [`Exchange`]'s `Drop`, so
+//! that no early return, disconnect, cancelled task or shutdown can lose it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tracing::{Span, field};
+use uuid::Uuid;
+
+use crate::{
+    denial::Row,
+    governance::Permit,
+    identity::Principal,
+    ledger::{Decision, Entry, Event, Ledger, Mode},
+    policy,
+    protocol::{Call, Target},
+    telemetry::{
+        Clock, Metrics,
+        metrics::{Calls, Finished, Verdict},
+    },
+};
+
+/// Where closed exchanges are written down.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The ledger.
+    pub ledger: Ledger,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// Those of messages whose route is not known.
+    pub unrouted: Calls,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The whole answer was delivered.
+    Answered,
+    /// Refused, or failed with a refusal's status and code; nothing of an upstream's answer was delivered.
+    Refused(Row),
+    /// An answer had begun and was ended in band, or cut, for this reason.
+    Broken(Row),
+    /// The caller went away.
+    CallerGone,
+    /// The caller did not read for too long.
+    CallerStalled,
+    /// The process ended before the exchange did.
+    Cut,
+}
+
+impl End {
+    /// The label in ledger and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "ok",
+            Self::Refused(row) | Self::Broken(row) => row.kind,
+            Self::CallerGone => "client_gone",
+            Self::CallerStalled => "client_stalled",
+            Self::Cut => "shutdown",
+        }
+    }
+}
+
+/// The route an exchange took.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Name of the upstream.
+    pub server: Arc<str>,
+    /// Whether refusals are only recorded.
+    pub shadow: bool,
+    /// The metrics of its calls.
+    pub calls: Calls,
+}
+
+/// One exchange; see the module's documentation.
+#[derive(Debug)]
+pub struct Exchange {
+    record: Arc<Record>,
+    listener: Arc<str>,
+    started: Instant,
+    read_at: Option<Instant>,
+    /// The call's span, for logs.
+    pub span: Span,
+    /// Unique and sortable by time (UUIDv7, RFC 9562); also the decision id that callers are told.
+    pub id: Uuid,
+    /// Who is calling.
+    pub principal: Option<Principal>,
+    /// Where it goes.
+    pub taken: Option<Taken>,
+    /// SHA-256 of the request's body.
+    pub request_digest: Option<[u8; 32]>,
+    /// The decoded message.
+    pub call: Option<Call>,
+    /// Version of the policies that judged it.
+    pub policy_version: Option<Arc<str>>,
+    /// What the policies said where the call was refused.
+    pub refused_decisions: Vec<policy::Decision>,
+    /// The stage that refused it.
+    pub stage: Option<&'static str>,
+    /// The proof that it may go on.
+    pub permit: Option<Permit>,
+    /// How long the ledger took to make the intent durable.
+    pub intent_wait: Duration,
+    /// Lictor's own time: from the whole message being read to its being forwarded, without that wait.
+    pub own_time: Duration,
+    /// HTTP status of the answer.
+    pub status: Option<u16>,
+    /// What was delivered of the answer's body.
+    pub delivered: Delivered,
+    /// How it ended; `None` while it is going on.
+    pub end: Option<End>,
+}
+
+/// What a caller received.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    digest: Sha256,
+    bytes: u64,
+    complete: bool,
+}
+
+impl Delivered {
+    /// Counts bytes as they are handed to the connection of the caller.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+    }
+
+    /// SHA-256 of what was delivered; none where nothing was.
+    fn digest(&self) -> Option<[u8; 32]> {
+        (self.bytes > 0).then(|| self.digest.clone().finalize().into())
+    }
+
+    /// The answer's end was written as well.
+    pub fn finish(&mut self) {
+        self.complete = true;
+    }
+
+    /// Whether the answer's end was written.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+impl Exchange {
+    /// Begins an exchange; from here on it will be closed in the ledger.
+    pub fn begin(record: &Arc<Record>, listener: &Arc<str>) -> Self {
+        let id = Uuid::now_v7();
+        Self {
+            span: tracing::debug_span!(
+                "call",
+                decision = %id,
+                enduser.id = field::Empty,
+                mcp.method.name = field::Empty,
+                gen_ai.tool.name = field::Empty,
+                http.response.status_code = field::Empty,
+                outcome = field::Empty,
+            ),
+            id,
+            started: record.clock.instant(),
+            read_at: None,
+            record: Arc::clone(record),
+            listener: Arc::clone(listener),
+            principal: None,
+            taken: None,
+            request_digest: None,
+            call: None,
+            policy_version: None,
+            refused_decisions: Vec::new(),
+            stage: None,
+            permit: None,
+            intent_wait: Duration::ZERO,
+            own_time: Duration::ZERO,
+            status: None,
+            delivered: Delivered::default(),
+            end: None,
+        }
+    }
+
+    /// The whole message has arrived; from here on the time is Lictor's own.
+    pub fn fully_read(&mut self) {
+        self.read_at = Some(self.record.clock.instant());
+    }
+
+    /// The call is handed to the upstream now; its bytes are no longer needed here.
+    pub fn forward(&mut self) -> Bytes {
+        let now = self.record.clock.instant();
+        let own = self.read_at.map(|read| now.saturating_duration_since(read));
+        self.own_time = own.unwrap_or_default().saturating_sub(self.intent_wait);
+        self.call.as_mut().map(|call| std::mem::take(&mut call.body)).unwrap_or_default()
+    }
+
+    /// The caller's SPIFFE ID, for logs.
+    pub fn peer(&self) -> &str {
+        match &self.principal {
+            Some(principal) => principal.id.as_str(),
+            None => Entry::UNAUTHENTICATED,
+        }
+    }
+
+    /// The ledger entry as far as the exchange is known.
+    pub fn entry(&self, event: Event) -> Entry {
+        let call = self.call.as_ref();
+        let decisions = match &self.permit {
+            Some(permit) => permit.decisions(),
+            None => &self.refused_decisions,
+        };
+        let policies = decisions.iter().flat_map(|decision| decision.policies.iter());
+        let class = decisions.iter().map(|decision| decision.class).max();
+        let taken = self.taken.as_ref();
+        let target = call.and_then(|call| call.targets.iter().find_map(|target| target.name()));
+        let peer = match &self.principal {
+            Some(principal) => principal.id.shared(),
+            None => Entry::UNAUTHENTICATED.into(),
+        };
+        let mut entry = Entry::new(event, self.id, peer, Arc::clone(&self.listener));
+        entry.server = taken.map(|taken| Arc::clone(&taken.server));
+        entry.method = call.map(|call| call.method.name().into());
+        entry.target = target.map(Into::into);
+        entry.era = call.map(|call| call.era.as_str());
+        entry.class = class.map(|class| class.as_str());
+        entry.mode =
+            if taken.is_some_and(|taken| taken.shadow) { Mode::Shadow } else { Mode::Enforce };
+        entry.decision = self.decision();
+        entry.stage = self.stage;
+        entry.policies = policies.map(Arc::clone).collect();
+        entry.policy_version.clone_from(&self.policy_version);
+        entry.would_deny = self.would_deny();
+        entry.req_sha256 = self.request_digest;
+        if event == Event::Intent {
+            return entry;
+        }
+        entry.status = Some(self.status_label());
+        entry.http_status = self.status;
+        entry.latency_us = Some(micros(self.elapsed()));
+        entry.own_us = Some(micros(self.own_time));
+        entry.resp_sha256 = self.delivered.digest();
+        entry.resp_bytes = Some(self.delivered.bytes);
+        let broken = matches!(self.end, Some(End::Broken(_)));
+        entry.complete = Some(self.delivered.complete && !broken);
+        entry
+    }
+
+    fn decision(&self) -> Decision {
+        match (&self.permit, self.stage) {
+            (Some(_), _) => Decision::Permit,
+            (None, Some(_)) => Decision::Deny,
+            (None, None) => Decision::None,
+        }
+    }
+
+    fn status_label(&self) -> &'static str {
+        // Without an end, the task was dropped in the middle: by a shutdown that could not wait, or by
+        // a panic.
+        self.end.map_or("abandoned", End::as_str)
+    }
+
+    fn would_deny(&self) -> Option<&'static str> {
+        let call = self.call.as_ref()?;
+        let (_, denial) = self.permit.as_ref()?.would_deny()?;
+        Some(denial.row(call.era).kind)
+    }
+
+    fn tool(&self) -> Option<&str> {
+        self.call.as_ref()?.targets.iter().find_map(|target| match target {
+            Target::Tool(name) => Some(&**name),
+            Target::Server
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Template(_)
+            | Target::Task(_) => None,
+        })
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.record.clock.instant().saturating_duration_since(self.started)
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let event = if self.permit.is_some() { Event::Outcome } else { Event::Denied };
+        let entry = self.entry(event);
+        let verdict = match (entry.decision, entry.would_deny) {
+            (Decision::Permit, Some(_)) => Verdict::Shadow,
+            (Decision::Permit, None) => Verdict::Permit,
+            (Decision::Deny | Decision::None, _) => Verdict::Deny,
+        };
+        let calls = self.taken.as_ref().map_or(&self.record.unrouted, |taken| &taken.calls);
+        calls.observe(&Finished {
+            method: self.call.as_ref().and_then(|call| call.method.rule()).map(|rule| rule.name),
+            verdict,
+            outcome: self.status_label(),
+            total: self.elapsed(),
+            own: self.own_time,
+        });
+        if !self.span.is_disabled() {
+            self.span.record("enduser.id", &*entry.peer);
+            self.span.record("mcp.method.name", entry.method.as_deref());
+            self.span.record("gen_ai.tool.name", self.tool());
+            self.span.record("http.response.status_code", entry.http_status);
+            self.span.record("outcome", entry.status);
+        }
+        if let (Some(kind), Some(server)) = (entry.would_deny, &entry.server) {
+            self.record.metrics.shadow_denial(server, kind);
+        }
+        self.record.ledger.record(entry);
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

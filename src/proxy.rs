@@ -1,0 +1,237 @@
+//! The policy enforcement point: what happens to a call, from its first byte to its last.
+//!
+//! This file is the table of contents. [`Proxy::exchange`] reads top to bottom in the order in which things
+//! happen; each step is one call into the room that knows how. No policy, parsing or cryptography is in here.
+//!
+//! | step | who | what it adds to the exchange |
+//! |---|---|---|
+//! | head | `head`, `origin`, [`crate::listener`] | principal, route |
+//! | body | `body`, [`crate::protocol`] | digest, call |
+//! | judge | [`crate::governance`] | permit |
+//! | intent | [`crate::ledger`] | – |
+//! | forward | [`crate::upstream`] | status |
+//! | answer | `relay`, [`crate::response`] | what was delivered |
+//! | close | [`Exchange`]'s `Drop` | – |
+//!
+//! INVARIANT: the upstream hears of a call only through [`Upstream::open`], which takes the [`Permit`] that
+//! only the end of the governance chain can make, and the bytes it sends are those that were judged.
+
+mod answer;
+mod body;
+mod caller;
+pub mod drain;
+mod forward;
+mod head;
+mod headers;
+mod judge;
+mod origin;
+mod read;
+mod refusal;
+mod relay;
+mod respond;
+pub mod settings;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::Method;
+use pingora::{
+    apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream},
+    protocols::http::ServerSession,
+    server::ShutdownWatch,
+};
+use tokio::time::timeout;
+use tracing::Instrument;
+
+pub use self::body::Budget;
+use self::{
+    body::Reservation,
+    drain::{Drain, Phase},
+    origin::Doorplate,
+    settings::{Limits, Route},
+};
+use crate::{
+    denial::Denial,
+    exchange::{End, Exchange, Record},
+    governance::Chain,
+    identity::{Peer, Source},
+    listener,
+    policy::Policies,
+    state::Sessions,
+    telemetry::metrics::Calls,
+    upstream::Upstream,
+};
+
+/// What every listener shares.
+#[derive(Debug)]
+pub struct Shared {
+    /// Where exchanges are written down.
+    pub record: Arc<Record>,
+    /// The policies in force.
+    pub policies: ArcSwap<Policies>,
+    /// The checks a call has to pass.
+    pub chain: Chain,
+    /// Who opened which session.
+    pub sessions: Sessions,
+    /// Bytes of bodies in flight.
+    pub budget: Arc<Budget>,
+    /// Bounds.
+    pub limits: Limits,
+    /// What runs, and when it has to stop.
+    pub drain: Arc<Drain>,
+}
+
+/// One listener's exchange loop.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    settings: listener::Settings,
+    doorplate: Doorplate,
+    identity: Option<Arc<Source>>,
+    routes: Vec<Served>,
+    options: HttpServerOptions,
+}
+
+/// A route with what it leads to.
+#[derive(Debug)]
+pub struct Served {
+    /// Its settings.
+    pub route: Route,
+    /// The upstream's name.
+    pub server: Arc<str>,
+    /// The upstream.
+    pub upstream: Arc<Upstream>,
+    /// The metrics of its calls.
+    pub calls: Calls,
+}
+
+/// What reading a message found besides the call itself.
+struct Read {
+    route: usize,
+    peer: Option<Arc<Peer>>,
+    /// Held until the upstream has taken the body.
+    reservation: Option<Reservation>,
+}
+
+/// Marks a connection that has served a message: from then on it may idle.
+struct Warm;
+
+/// Why an exchange ends before an answer is under way.
+enum Halt {
+    /// The caller is told no.
+    Refuse(Denial),
+    /// There is nobody left to tell.
+    Caller(End),
+}
+
+impl From<Denial> for Halt {
+    fn from(denial: Denial) -> Self {
+        Self::Refuse(denial)
+    }
+}
+
+impl Proxy {
+    /// A loop for one listener; `identity` is needed where the listener's door is mutual TLS.
+    pub fn new(
+        shared: Arc<Shared>,
+        settings: listener::Settings,
+        identity: Option<Arc<Source>>,
+        routes: Vec<Served>,
+    ) -> Self {
+        let mut options = HttpServerOptions::default();
+        options.h2_idle_timeout = Some(settings.idle_timeout);
+        Self {
+            shared,
+            name: settings.name.as_str().into(),
+            doorplate: Doorplate::new(&settings),
+            identity,
+            routes,
+            settings,
+            options,
+        }
+    }
+
+    /// One message, from its head to the end of its answer.
+    async fn exchange(&self, session: &mut ServerSession, exchange: &mut Exchange) {
+        match self.steps(session, exchange).await {
+            Ok(()) => {}
+            Err(Halt::Caller(end)) => exchange.end = Some(end),
+            Err(Halt::Refuse(denial)) => self.refuse(session, exchange, &denial).await,
+        }
+    }
+
+    /// The steps in their order. Each adds what it learned to `exchange`; the first that objects ends it.
+    async fn steps(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+    ) -> Result<(), Halt> {
+        if session.req_header().method == Method::OPTIONS {
+            return self.preflight(session, exchange).await;
+        }
+        let mut read = self.read(session, exchange).await?;
+        self.judge(exchange, &read)?;
+        self.write_intent(exchange).await?;
+        let answer = self.forward(session, exchange, &mut read).await?;
+        self.answer(session, exchange, &read, answer).await
+    }
+
+    /// Waits for the next message on a connection; `None` when there is none to answer.
+    async fn next_head(&self, session: &mut ServerSession) -> Option<Result<(), Denial>> {
+        listener::begun(session);
+        let warm =
+            session.take_connection_user_context().is_some_and(|context| context.is::<Warm>());
+        let limit = if warm { self.settings.idle_timeout } else { self.settings.head_timeout };
+        let mut phase = self.shared.drain.watch();
+        tokio::select! { biased;
+            head = timeout(limit, session.read_request()) => match head {
+                Ok(Ok(true)) => Some(Ok(())),
+                Ok(Ok(false)) | Err(_) => None,
+                Ok(Err(_)) => Some(Err(Denial::Framing("the request head can't be parsed"))),
+            },
+            _ = phase.wait_for(|phase| *phase > Phase::Running) => None,
+        }
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Proxy {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        _shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let head = self.next_head(&mut session).await?;
+        let _ticket = self.shared.drain.enter();
+        let mut exchange = Exchange::begin(&self.shared.record, &self.name);
+        if let Err(denial) = head {
+            self.refuse_unparsed(&mut session, &mut exchange, &denial).await;
+            return None;
+        }
+        let span = exchange.span.clone();
+        let cut = tokio::select! { biased;
+            () = self.exchange(&mut session, &mut exchange).instrument(span) => false,
+            () = self.shared.drain.over() => true,
+        };
+        if cut {
+            exchange.end = Some(End::Cut);
+            return None;
+        }
+        let whole = exchange.delivered.is_complete();
+        drop(exchange);
+        if !whole {
+            return None;
+        }
+        self.announce_end(&mut session);
+        let mut settings = HttpPersistentSettings::for_session(&session);
+        settings.set_user_context(Box::new(Warm));
+        let stream = session.finish().await.ok()??;
+        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+}

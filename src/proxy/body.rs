@@ -1,0 +1,151 @@
+//! Reading a request's body whole, within bounds.
+//!
+//! INVARIANT: the bytes of all bodies that are being read or judged, and of all lists that are being cut
+//! down, never exceed the limit; a
+//! [`Reservation`] gives its share back when it is dropped. Only bytes that have arrived count, so that
+//! nobody can shut others out by announcing much and sending little.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::{Bytes, BytesMut};
+use http::header;
+use pingora::protocols::http::ServerSession;
+
+use super::head;
+use crate::denial::Denial;
+
+/// The memory that bodies and lists may take, over all calls.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), limit })
+    }
+
+    /// Bytes reserved now.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// A share of nothing yet.
+    pub(super) fn reserve(self: &Arc<Self>) -> Reservation {
+        Reservation { budget: Arc::clone(self), bytes: 0 }
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Denial> {
+        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Denial::Overloaded),
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A share of the [`Budget`].
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Takes what is missing of so many bytes, or gives back what is beyond them.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Denial> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.budget.take(more)?,
+            None => self.budget.give_back(self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+/// Reads the whole body of at most `limit` bytes, whatever its framing. The caller bounds the time.
+///
+/// Refuses a longer body before it is read where its length is announced, and answers
+/// `Expect: 100-continue` only after that check (RFC 9110 §10.1.1).
+pub(super) async fn read(
+    session: &mut ServerSession,
+    limit: usize,
+    budget: &Arc<Budget>,
+) -> Result<(Bytes, Reservation), Denial> {
+    let mut reservation = budget.reserve();
+    let announced = announced_length(session);
+    if announced.is_some_and(|length| length > limit) {
+        return Err(Denial::TooLarge { limit });
+    }
+    if head::expects_continue(&session.req_header().headers) && !session.is_body_empty() {
+        // pingora takes any answer before the end of the body for the last one on the connection.
+        let keep_alive = session.get_keepalive();
+        session.write_continue_response().await.map_err(|_| Denial::RequestTimeout)?;
+        session.set_keepalive(keep_alive);
+    }
+    let mut whole = BytesMut::new();
+    loop {
+        let part = session.read_request_body().await;
+        let Some(part) = part.map_err(|_| Denial::Framing("the body is cut or badly framed"))?
+        else {
+            return Ok((whole.freeze(), reservation));
+        };
+        let length = whole.len() + part.len();
+        if length > limit {
+            return Err(Denial::TooLarge { limit });
+        }
+        reservation.resize(length)?;
+        if whole.is_empty() && announced == Some(length) {
+            // The common case, one read for the whole body, needs no second copy.
+            let rest = session.read_request_body().await;
+            return match rest {
+                Ok(None) => Ok((part, reservation)),
+                Ok(Some(_)) | Err(_) => Err(Denial::Framing("the body is longer than announced")),
+            };
+        }
+        whole.extend_from_slice(&part);
+    }
+}
+
+fn announced_length(session: &ServerSession) -> Option<usize> {
+    let value = session.get_header(header::CONTENT_LENGTH)?;
+    value.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_is_given_back() {
+        let budget = Budget::new(10);
+        let mut first = budget.reserve();
+        first.resize(8).unwrap();
+        let mut second = budget.reserve();
+        assert!(second.resize(3).is_err());
+        assert_eq!(budget.used(), 8);
+        drop(first);
+        second.resize(10).unwrap();
+        assert!(second.resize(11).is_err());
+        assert_eq!(budget.used(), 10);
+        second.resize(4).unwrap();
+        assert_eq!(budget.used(), 4);
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+}

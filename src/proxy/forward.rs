@@ -1,0 +1,73 @@
+//! To the upstream: open, and wait for the head of the answer.
+
+use std::{error::Error, pin::pin};
+
+use pingora::protocols::http::ServerSession;
+use tokio::time::sleep;
+
+use super::{Halt, Proxy, Read, caller, drain::Phase, headers};
+use crate::{
+    denial::Denial,
+    exchange::{End, Exchange},
+    upstream::{self, Answer},
+};
+
+impl Proxy {
+    /// Sends the judged bytes and waits for the head of the answer. The wait ends when the caller leaves
+    /// or the time is over; either drops the upstream's connection or stream with it.
+    pub(super) async fn forward(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        read: &mut Read,
+    ) -> Result<Answer, Halt> {
+        let body = exchange.forward();
+        let (Some(call), Some(permit), Some(served)) =
+            (&exchange.call, &exchange.permit, self.routes.get(read.route))
+        else {
+            return Err(Denial::NoRoute.into());
+        };
+        let request = session.req_header();
+        let mut parts = http::Request::new(()).into_parts().0;
+        parts.method = request.method.clone();
+        parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
+        let mut opening = pin!(served.upstream.open(permit, parts, body));
+        let mut late = pin!(sleep(served.upstream.settings().first_byte_timeout));
+        let mut phase = self.shared.drain.watch();
+        let mut watching = true;
+        let answer = loop {
+            tokio::select! { biased;
+                answer = &mut opening => break answer,
+                gone = caller::gone(session, &mut watching) => if gone {
+                    return Err(Halt::Caller(End::CallerGone));
+                },
+                () = &mut late => return Err(Denial::UpstreamTimeout.into()),
+                _ = phase.wait_for(|phase| *phase == Phase::Ending) => {
+                    return Err(Denial::Draining.into());
+                }
+            }
+        };
+        read.reservation = None;
+        Ok(answer.map_err(|error| {
+            // The caller is told the kind only; addresses and reasons are the operator's.
+            let (upstream, reason) = (&*served.server, chain(&error));
+            tracing::warn!(decision = %exchange.id, upstream, reason, "no answer");
+            match error {
+                upstream::Error::NoIdentity => Denial::NotReady,
+                upstream::Error::Unreachable(_) => Denial::UpstreamUnreachable,
+                upstream::Error::Failed(_) => Denial::UpstreamFailed,
+            }
+        })?)
+    }
+}
+
+/// An error and what it comes from.
+fn chain(error: &upstream::Error) -> String {
+    let mut told = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        told.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    told
+}

@@ -1,0 +1,119 @@
+//! From a connection to a decoded call: head, identity, route, body, decode.
+//!
+//! The order is from cheap to dear and from the stranger to the known: nothing of a body is read for a
+//! caller without a valid identity or a path without a route.
+
+use std::sync::Arc;
+
+use http::Method;
+use pingora::protocols::http::ServerSession;
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+
+use super::{Proxy, Read, body, head};
+use crate::{
+    denial::Denial,
+    exchange::{Exchange, Taken},
+    identity::{Peer, PeerError, Principal, Proof, Source},
+    listener::{self, Door},
+    protocol::mcp,
+};
+
+impl Proxy {
+    /// Reads one message and learns who sent it, where it goes and what it asks for.
+    pub(super) async fn read(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+    ) -> Result<Read, Denial> {
+        let path = head::check(session)?;
+        let (principal, peer) = self.identify(session)?;
+        exchange.principal = Some(principal);
+        self.check_names(session)?;
+        let request = session.req_header();
+        let route = self.route(&path)?;
+        let served = self.routes.get(route).ok_or(Denial::NoRoute)?;
+        exchange.taken = Some(Taken {
+            server: Arc::clone(&served.server),
+            shadow: served.route.shadow,
+            calls: served.calls.clone(),
+        });
+        if !matches!(request.method, Method::POST | Method::GET | Method::DELETE) {
+            return Err(Denial::HttpMethod);
+        }
+        let reading = body::read(session, self.shared.limits.body, &self.shared.budget);
+        let (bytes, reservation) = timeout(self.settings.body_timeout, reading)
+            .await
+            .map_err(|_| Denial::RequestTimeout)??;
+        // The body may have taken longer than the identity was believed.
+        self.still_believed(peer.as_deref())?;
+        exchange.fully_read();
+        exchange.request_digest = Some(Sha256::digest(&bytes).into());
+        let request = session.req_header();
+        if request.method != Method::POST && !bytes.is_empty() {
+            return Err(Denial::Framing("only POST has a body here"));
+        }
+        let call =
+            mcp::decode(&request.method, &request.headers, bytes).map_err(Denial::Undecodable)?;
+        exchange.call = Some(call);
+        Ok(Read { route, peer, reservation: Some(reservation) })
+    }
+
+    /// Whether the request is for a host of this listener, and from an origin that may call it.
+    pub(super) fn check_names(&self, session: &ServerSession) -> Result<(), Denial> {
+        let request = session.req_header();
+        let authority = request.uri.authority().filter(|_| session.is_http2());
+        self.doorplate.check(&request.headers, authority.map(|name| name.as_str()))
+    }
+
+    /// Who is calling. On a warm connection the proof is checked anew for every message: expiry, our own
+    /// state, and the chain once more when a bundle has changed.
+    fn identify(&self, session: &ServerSession) -> Result<(Principal, Option<Arc<Peer>>), Denial> {
+        match (&self.settings.door, &self.identity) {
+            (Door::PlainLoopback(id), _) => {
+                Ok((Principal { id: id.clone(), proof: Proof::Configured }, None))
+            }
+            (Door::MutualTls, Some(source)) => {
+                let peer = listener::peer(session).ok_or(Denial::Unauthenticated)?;
+                self.recheck(source, &peer)?;
+                Ok((Principal { id: peer.id().clone(), proof: Proof::Svid }, Some(peer)))
+            }
+            (Door::MutualTls, None) => Err(Denial::NotReady),
+        }
+    }
+
+    fn recheck(&self, source: &Source, peer: &Peer) -> Result<(), Denial> {
+        let now = self.shared.record.clock.unix().as_secs();
+        source.recheck(peer, now).map_err(|error| match error {
+            PeerError::NotReady => Denial::NotReady,
+            PeerError::NoCertificate
+            | PeerError::ChainLength
+            | PeerError::Svid(_)
+            | PeerError::Expired
+            | PeerError::UntrustedDomain(_)
+            | PeerError::WrongId { .. }
+            | PeerError::Chain(_) => Denial::IdentityExpired,
+        })
+    }
+
+    /// Whether a caller is still believed; asked when its body has come, and from time to time while its
+    /// answer goes on.
+    pub(super) fn still_believed(&self, peer: Option<&Peer>) -> Result<(), Denial> {
+        match (&self.identity, peer) {
+            (Some(source), Some(peer)) => self.recheck(source, peer),
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
+    /// Exact match; `/mcp` and `/mcp/` are the same path, so that no redirect is needed.
+    pub(super) fn route(&self, path: &str) -> Result<usize, Denial> {
+        fn bare(path: &str) -> &str {
+            path.strip_suffix('/').unwrap_or(path)
+        }
+        let wanted = bare(path);
+        self.routes
+            .iter()
+            .position(|served| bare(&served.route.path) == wanted)
+            .ok_or(Denial::NoRoute)
+    }
+}

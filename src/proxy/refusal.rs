@@ -1,0 +1,155 @@
+//! How a refusal looks on the wire.
+//!
+//! The table in [`crate::denial`] decides status and code; here they become bytes. Every refusal is JSON
+//! with a content type, carries the request's own id with its JSON type, never a session id, and names the
+//! decision so that an operator can look it up.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, header};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::settings::Refusals;
+use crate::{
+    denial::{Denial, Row},
+    protocol::{Call, Era, Id, Kind, mcp},
+};
+
+/// Has data of its own by MCP 2026-07-28 `basic/versioning`.
+const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// A rendered refusal.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    pub(super) row: Row,
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    code: i32,
+    message: &'a str,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    kind: &'static str,
+    decision_id: &'a Uuid,
+    retryable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    supported: Option<&'static [&'static str]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested: Option<&'a str>,
+}
+
+/// Renders the answer to a refused message. `call` is there once it was decoded.
+pub(super) fn render(
+    denial: &Denial,
+    call: Option<&Call>,
+    refusals: Refusals,
+    decision_id: Uuid,
+) -> Rendered {
+    let era = match (call, denial) {
+        (Some(call), _) => call.era,
+        (None, Denial::Undecodable(error)) => error.era,
+        (None, _) => Era::Legacy,
+    };
+    let row = denial.row(era);
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let status = status(row, call, refusals);
+    match status {
+        401 => {
+            // Not `Bearer`: that would make a client start an OAuth flow that can't help.
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("MutualTLS"));
+        }
+        405 => {
+            let allow = match era {
+                Era::Legacy => "POST, GET, DELETE",
+                Era::Modern => "POST",
+            };
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        503 => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        _ => {}
+    }
+    let body = body(denial, row, answer_id(denial, call), decision_id);
+    Rendered { row, status, headers, body }
+}
+
+/// The JSON-RPC error message that refuses a call, as it also goes into an event stream.
+pub(super) fn message(denial: &Denial, call: &Call, decision_id: Uuid) -> Bytes {
+    let id = call.id().and_then(|id| serde_json::from_str(id.as_json()).ok());
+    body(denial, denial.row(call.era), id, decision_id)
+}
+
+fn status(row: Row, call: Option<&Call>, refusals: Refusals) -> u16 {
+    // A JSON-RPC error on 200 needs a request to answer. A refused stream or end of session is 405, the
+    // one status that clients take for "not offered" (MCP 2025-11-25 transports).
+    let positive = u16::try_from(row.code / 10).ok();
+    match (row.status, call.map(|call| &call.kind)) {
+        (200, Some(Kind::Stream | Kind::End)) => 405,
+        (200, Some(Kind::Notification | Kind::Response(_))) => positive.unwrap_or(404),
+        (200, _) if refusals == Refusals::HttpStatus => positive.unwrap_or(404),
+        (status, _) => status,
+    }
+}
+
+/// The id to answer with: the request's own; `null` where a request's id could not be read; none where
+/// nothing was asked.
+fn answer_id<'a>(denial: &'a Denial, call: Option<&'a Call>) -> Option<&'a RawValue> {
+    let id: Option<&Id> = match (call, denial) {
+        (Some(call), _) => match call.id() {
+            Some(id) => Some(id),
+            None => return None,
+        },
+        (None, Denial::Undecodable(error)) if error.notification => return None,
+        (None, Denial::Undecodable(error)) => error.id.as_ref(),
+        (None, _) => None,
+    };
+    serde_json::from_str(id.map_or("null", Id::as_json)).ok()
+}
+
+fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> Bytes {
+    let limit = if let Denial::TooLarge { limit } = denial { Some(*limit) } else { None };
+    let unsupported = row.code == UNSUPPORTED_VERSION;
+    let requested =
+        if let Denial::Undecodable(error) = denial { error.requested.as_deref() } else { None };
+    let message = format!("{} (decision {decision_id})", denial.message());
+    let message = Message {
+        jsonrpc: "2.0",
+        id,
+        error: Error {
+            code: row.code,
+            message: &message,
+            data: Data {
+                kind: row.kind,
+                decision_id: &decision_id,
+                retryable: row.retryable,
+                limit,
+                supported: unsupported.then_some(mcp::MODERN_VERSIONS),
+                requested: requested.filter(|_| unsupported),
+            },
+        },
+    };
+    // Serialising plain strings and numbers into memory can't fail.
+    serde_json::to_vec(&message).unwrap_or_default().into()
+}

@@ -1,0 +1,144 @@
+//! Answers of Lictor's own: refusals and preflights.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use pingora::{http::ResponseHeader, protocols::http::ServerSession};
+use tokio::time::timeout;
+
+use super::{Halt, Proxy, drain::Phase, head, origin, refusal, settings::Refusals};
+use crate::{
+    denial::Denial,
+    exchange::{End, Exchange},
+};
+
+/// How long the rest of a refused body is read and thrown away, so that the answer isn't lost to a reset.
+const DRAIN: Duration = Duration::from_millis(500);
+
+impl Proxy {
+    /// Tells the caller no, in the words of the table in [`crate::denial`].
+    pub(super) async fn refuse(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        denial: &Denial,
+    ) {
+        if let Some(call) = &mut exchange.call {
+            // Its share of the budget is free again, while the caller may take its time to read.
+            call.body = Bytes::new();
+        }
+        // The route is looked up again, since reading may have failed on its way.
+        let route = head::check(session).and_then(|path| self.route(&path)).ok();
+        let route = route.and_then(|index| self.routes.get(index));
+        let refusals = route.map_or(Refusals::default(), |served| served.route.refusals);
+        let origin = self.doorplate.allowed_origin(&session.req_header().headers).cloned();
+        self.send_refusal(session, exchange, denial, refusals, origin).await;
+        session.set_total_drain_timeout(Some(DRAIN));
+        let _ = session.drain_request_body().await;
+    }
+
+    /// Tells somebody no whose request could not even be parsed; the connection ends with it.
+    pub(super) async fn refuse_unparsed(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        denial: &Denial,
+    ) {
+        self.send_refusal(session, exchange, denial, Refusals::default(), None).await;
+    }
+
+    async fn send_refusal(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        denial: &Denial,
+        refusals: Refusals,
+        origin: Option<HeaderValue>,
+    ) {
+        let rendered = refusal::render(denial, exchange.call.as_ref(), refusals, exchange.id);
+        let mut headers = rendered.headers;
+        if let Some(origin) = origin {
+            origin::expose(&mut headers, &origin);
+        }
+        if rendered.row.close {
+            session.set_keepalive(None);
+        }
+        exchange.end = Some(End::Refused(rendered.row));
+        tracing::info!(
+            decision = %exchange.id,
+            kind = rendered.row.kind,
+            peer = exchange.peer(),
+            "refused"
+        );
+        let status = StatusCode::from_u16(rendered.status).unwrap_or(StatusCode::FORBIDDEN);
+        // A refusal that nobody waits for is still a refusal, and is on record as one.
+        let _ = self.send(session, exchange, status, headers, rendered.body).await;
+    }
+
+    /// Answers `OPTIONS`: a preflight from an allowed origin needs no credentials and learns nothing else.
+    pub(super) async fn preflight(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+    ) -> Result<(), Halt> {
+        head::check(session)?;
+        self.check_names(session)?;
+        let bodiless = session.is_body_empty();
+        let request = &session.req_header().headers;
+        let origin = self.doorplate.allowed_origin(request).ok_or(Denial::HttpMethod)?;
+        if !bodiless {
+            return Err(Denial::Framing("a preflight has no body").into());
+        }
+        let mut headers = HeaderMap::new();
+        origin::preflight(&mut headers, origin);
+        self.send(session, exchange, StatusCode::NO_CONTENT, headers, Bytes::new()).await?;
+        exchange.end = Some(End::Answered);
+        Ok(())
+    }
+
+    /// Writes a whole answer of known length, and counts it as delivered.
+    pub(super) async fn send(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        status: StatusCode,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), Halt> {
+        if status != StatusCode::NO_CONTENT {
+            headers.insert(header::CONTENT_LENGTH, body.len().into());
+        }
+        let head = response_head(status, headers);
+        self.announce_end(session);
+        exchange.status = Some(status.as_u16());
+        exchange.delivered.add(&body);
+        let writing = async {
+            session.write_response_header(Box::new(head)).await?;
+            session.write_response_body(body, true).await
+        };
+        match timeout(self.settings.stall_timeout, writing).await {
+            Ok(Ok(())) => {
+                exchange.delivered.finish();
+                Ok(())
+            }
+            Ok(Err(_)) => Err(Halt::Caller(End::CallerGone)),
+            Err(_) => Err(Halt::Caller(End::CallerStalled)),
+        }
+    }
+
+    /// Tells the caller with the answer that its connection won't serve another message.
+    pub(super) fn announce_end(&self, session: &mut ServerSession) {
+        if self.shared.drain.phase() > Phase::Running {
+            session.set_keepalive(None);
+        }
+    }
+}
+
+/// A response head for pingora.
+pub(super) fn response_head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let mut parts = http::Response::new(()).into_parts().0;
+    parts.status = status;
+    parts.headers = headers;
+    parts.into()
+}

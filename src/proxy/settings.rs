@@ -1,0 +1,41 @@
+//! What the exchange loop is configured with.
+
+/// How refusals by policy are shown to callers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusals {
+    /// HTTP 200 with a JSON-RPC error, which is what every MCP SDK turns into an error of that call.
+    #[default]
+    JsonRpc,
+    /// The matching HTTP status (403, 404 …) with the same body, for callers that look only at those.
+    HttpStatus,
+}
+
+/// One path of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Exact path; a trailing slash more or less is the same path.
+    pub path: String,
+    /// Name of the upstream.
+    pub upstream: String,
+    /// Record and count what would be refused, and refuse only what can't be decoded or identified.
+    pub shadow: bool,
+    /// How refusals by policy look.
+    pub refusals: Refusals,
+}
+
+/// Bounds on what is held in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest body of one message in bytes.
+    pub body: usize,
+    /// Bytes of all bodies that are being read or judged, and lists that are being cut down, at once.
+    pub bodies_in_flight: usize,
+    /// Largest list answer, or single event with a list, that is filtered, in bytes.
+    pub list: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body: 4 << 20, bodies_in_flight: 256 << 20, list: 16 << 20 }
+    }
+}

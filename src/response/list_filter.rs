@@ -1,0 +1,189 @@
+//! Lists, reduced to what the caller may use.
+//!
+//! The filter cuts whole items out of the upstream's own bytes; what is kept stays as it was sent, in its
+//! order, with its pages. A list that was looked at for one caller is that caller's, so `cacheScope` becomes
+//! `private` (MCP 2026-07-28, "Caching"). Works on JSON documents and, event by event, on event streams;
+//! events without a list pass untouched and at once.
+//!
+//! Refuses: a message that may hold a list and can't be read strictly. An item whose name can't be read is
+//! left out.
+
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use memchr::memmem;
+
+use crate::{
+    governance::Visibility,
+    protocol::{
+        json::{self, Kind, Value},
+        method::ListOf,
+        sse::{Event, Splitter},
+    },
+};
+
+/// An answer that may hold a list and can't be read, or is longer than the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a list can't be read")]
+pub struct Unreadable;
+
+/// Every list there is; all are looked for, whichever was asked for.
+const LISTS: [ListOf; 4] = [ListOf::Tools, ListOf::Prompts, ListOf::Resources, ListOf::Templates];
+
+/// The filter of one answer.
+#[derive(Debug)]
+pub struct ListFilter<'a> {
+    /// What the caller may see of lists.
+    pub visibility: Visibility<'a>,
+}
+
+/// The filter of one event stream.
+#[derive(Debug)]
+pub struct EventFilter<'a> {
+    filter: ListFilter<'a>,
+    splitter: Splitter,
+}
+
+impl<'a> EventFilter<'a> {
+    /// A filter for events of at most `limit` bytes each.
+    pub fn new(filter: ListFilter<'a>, limit: usize) -> Self {
+        Self { filter, splitter: Splitter::new(limit) }
+    }
+
+    /// Bytes of the event that isn't whole yet.
+    pub fn held(&self) -> usize {
+        self.splitter.held()
+    }
+
+    /// Takes the next part of the stream and gives back what may go on now: whole events. What is left of
+    /// a piece at the end of the stream is no event and goes nowhere.
+    pub fn push(&mut self, part: Bytes) -> Result<Bytes, Unreadable> {
+        let mut events = Vec::new();
+        self.splitter.feed(part, &mut events).map_err(|_| Unreadable)?;
+        let mut edited = events.into_iter().map(|event| self.filter.event(event));
+        let Some(first) = edited.next() else { return Ok(Bytes::new()) };
+        let first = first?;
+        let Some(second) = edited.next() else { return Ok(first) };
+        let mut joined = BytesMut::from(first);
+        joined.extend_from_slice(&second?);
+        for event in edited {
+            joined.extend_from_slice(&event?);
+        }
+        Ok(joined.freeze())
+    }
+}
+
+impl ListFilter<'_> {
+    /// A whole JSON document without what the caller may not see.
+    pub fn document(&self, whole: Bytes) -> Result<Bytes, Unreadable> {
+        Ok(match self.edit(&whole)? {
+            Some(edited) => edited,
+            None => whole,
+        })
+    }
+
+    fn event(&self, event: Event) -> Result<Bytes, Unreadable> {
+        let edited = match event.data() {
+            Some(data) if Self::may_hold_list(&data) => self.edit(&data)?,
+            Some(_) | None => None,
+        };
+        Ok(match edited {
+            Some(data) => event.with_data(&data),
+            None => event.raw().clone(),
+        })
+    }
+
+    /// A cheap look that is never wrong when it says no: a key is spelled out or has an escape in it.
+    fn may_hold_list(data: &[u8]) -> bool {
+        memchr::memchr(b'\\', data).is_some_and(|_| memmem::find(data, b"\\u").is_some())
+            || LISTS.iter().any(|list| memmem::find(data, key(*list).as_bytes()).is_some())
+    }
+
+    /// The message without what the caller may not see; `None` if nothing has to change.
+    fn edit(&self, message: &[u8]) -> Result<Option<Bytes>, Unreadable> {
+        let document = json::scan(message, json::Limits::default()).map_err(|_| Unreadable)?;
+        let root = document.root();
+        if root.kind() != Kind::Object {
+            return Err(Unreadable);
+        }
+        let Some(result) = root.member("result") else { return Ok(None) };
+        let mut cuts = Vec::new();
+        let mut listed = false;
+        for list in LISTS {
+            if let Some(items) = result.member(key(list)) {
+                listed = true;
+                self.cut(list, items, &mut cuts)?;
+            }
+        }
+        if let Some(scope) = result.member("cacheScope").filter(|_| listed)
+            && scope.as_str().as_deref() != Some("private")
+        {
+            cuts.push(Cut { span: scope.span(), with: b"\"private\"" });
+        }
+        if cuts.is_empty() {
+            return Ok(None);
+        }
+        cuts.sort_by_key(|cut| cut.span.start);
+        Ok(Some(apply(message, &cuts)))
+    }
+
+    /// Marks what has to go: an item with the comma on the side where it leaves a whole array.
+    fn cut(&self, list: ListOf, items: Value<'_>, cuts: &mut Vec<Cut>) -> Result<(), Unreadable> {
+        if items.kind() != Kind::Array {
+            return Err(Unreadable);
+        }
+        let mut kept_until = None;
+        let mut previous_end = items.span().start + 1;
+        let mut elements = items.elements().peekable();
+        while let Some(item) = elements.next() {
+            let span = item.span();
+            let name = item.member(name_key(list)).and_then(Value::as_str);
+            if name.is_some_and(|name| self.visibility.shows(list, &name)) {
+                kept_until = Some(span.end);
+            } else {
+                let cut = match (kept_until, elements.peek()) {
+                    (Some(_), _) => previous_end..span.end,
+                    (None, Some(next)) => span.start..next.span().start,
+                    (None, None) => span.clone(),
+                };
+                cuts.push(Cut { span: cut, with: b"" });
+            }
+            previous_end = span.end;
+        }
+        Ok(())
+    }
+}
+
+struct Cut {
+    span: Range<usize>,
+    with: &'static [u8],
+}
+
+fn apply(message: &[u8], cuts: &[Cut]) -> Bytes {
+    let mut edited = BytesMut::with_capacity(message.len() + 16);
+    let mut at = 0;
+    for cut in cuts {
+        edited.extend_from_slice(message.get(at..cut.span.start).unwrap_or_default());
+        edited.extend_from_slice(cut.with);
+        at = cut.span.end;
+    }
+    edited.extend_from_slice(message.get(at..).unwrap_or_default());
+    edited.freeze()
+}
+
+fn key(list: ListOf) -> &'static str {
+    match list {
+        ListOf::Tools => "tools",
+        ListOf::Prompts => "prompts",
+        ListOf::Resources => "resources",
+        ListOf::Templates => "resourceTemplates",
+    }
+}
+
+fn name_key(list: ListOf) -> &'static str {
+    match list {
+        ListOf::Tools | ListOf::Prompts => "name",
+        ListOf::Resources => "uri",
+        ListOf::Templates => "uriTemplate",
+    }
+}

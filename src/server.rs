@@ -1,0 +1,213 @@
+//! The composition root: from a configuration to a running process, and to its end.
+//!
+//! Starts what others depend on first (health, identity, ledger, policies), the listeners last, so that
+//! nobody is let in before a call could be judged and recorded. Stops in the opposite order: the exchange
+//! loops hear of it first, and the process ends when nothing is in flight and the ledger is on disk.
+
+mod genesis;
+mod listeners;
+mod reload;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{oneshot, watch},
+    time::timeout,
+};
+
+use crate::{
+    admin::{Admin, BindError, Part, Readiness},
+    config::Config,
+    exchange::Record,
+    governance::{Chain, PolicyStage, SessionStage},
+    identity::{self, Source},
+    ledger::{self, Ledger},
+    policy::{self, Policies},
+    proxy::{
+        Budget, Shared,
+        drain::{Drain, Phase},
+    },
+    state::{Sessions, sessions},
+    telemetry::{Clock, Metrics},
+    upstream::{self, Upstream},
+};
+
+/// How long streams get to say goodbye once the time for calls in flight is over.
+const GOODBYE: Duration = Duration::from_secs(3);
+
+/// How long it may take to drop what could not end in time.
+const CUT: Duration = Duration::from_secs(1);
+
+/// Why the process can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The policies have faults.
+    #[error("the policies can't be loaded")]
+    Policies(#[source] policy::LoadError),
+    /// The identity's settings have a fault.
+    #[error("the identity can't be set up")]
+    Identity(#[source] identity::StartError),
+    /// The ledger can't be opened.
+    #[error("the ledger can't be opened")]
+    Ledger(#[source] ledger::OpenError),
+    /// An upstream can't be set up.
+    #[error("upstream `{name}` can't be set up")]
+    Upstream {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        #[source]
+        source: upstream::SetupError,
+    },
+    /// The administration or health address can't be bound.
+    #[error("administration can't be set up")]
+    Admin(#[source] BindError),
+    /// An address can't be bound.
+    #[error("`{address}` can't be bound")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// TLS can't be set up.
+    #[error("TLS of listener `{listener}` can't be set up: {reason}")]
+    Tls {
+        /// The listener's name.
+        listener: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The runtime or the signal handlers can't be set up.
+    #[error("the runtime can't be set up")]
+    Runtime(#[source] std::io::Error),
+}
+
+/// Runs until the process is told to stop.
+pub fn run(config: Config) -> Result<(), StartError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("lictor")
+        .build()
+        .map_err(StartError::Runtime)?;
+    let served = runtime.block_on(serve(config));
+    // What is left are idle connections, and calls that could not end in time. Their exchanges are closed
+    // as their tasks are dropped, so the ledger has to outlive the runtime.
+    runtime.shutdown_timeout(CUT);
+    if let Some(ledger) = served? {
+        ledger.close();
+    }
+    Ok(())
+}
+
+/// Serves until told to stop. What it gives back has to be closed when nothing can be recorded any more.
+async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
+    let mut stop = Stop::new().map_err(StartError::Runtime)?;
+    let policies = tokio::task::block_in_place(|| Policies::load(&config.policy))
+        .map_err(StartError::Policies)?;
+    reload::warn_of(&policies);
+    let metrics = Metrics::new();
+    for (setting, places) in config.weakened() {
+        tracing::warn!(setting, places, "a setting weakens what is enforced");
+        metrics.set_unsafe_setting(setting, places);
+    }
+    let readiness = Arc::new(Readiness::default());
+    readiness.set(Part::Policy, true);
+    let (ended, end) = oneshot::channel::<()>();
+    let admin = Admin::bind(config.admin).await.map_err(StartError::Admin)?;
+    let admin = tokio::spawn(admin.serve(Arc::clone(&readiness), metrics.clone(), async move {
+        // An error means that the process ends on another way.
+        let _ = end.await;
+    }));
+    let runtime = tokio::runtime::Handle::current();
+    let source = match config.identity {
+        Some(settings) => Some(Source::start(settings, &runtime).map_err(StartError::Identity)?),
+        None => None,
+    };
+    if let Some(source) = &source {
+        tokio::select! {
+            () = reload::first_identity(source) => {}
+            () = stop.told() => return Ok(None),
+        }
+    }
+    let ledger = open_ledger(config.ledger.clone(), source.as_deref()).await?;
+    ledger.record_config(Arc::clone(policies.version()), None);
+    let mut upstreams = Vec::new();
+    for settings in config.upstreams {
+        let name = settings.name.clone();
+        let upstream = Upstream::new(settings, source.clone())
+            .map_err(|source| StartError::Upstream { name: name.clone(), source })?;
+        upstreams.push((name, upstream));
+    }
+    let shared = Arc::new(Shared {
+        record: Arc::new(Record {
+            ledger: ledger.clone(),
+            metrics: metrics.clone(),
+            unrouted: metrics.unrouted(),
+            clock: Clock,
+        }),
+        policies: ArcSwap::from_pointee(policies),
+        chain: Chain::new(vec![Box::new(SessionStage), Box::new(PolicyStage)]),
+        sessions: Sessions::new(sessions::Limits::default()),
+        budget: Budget::new(config.limits.bodies_in_flight),
+        limits: config.limits,
+        drain: Drain::new(),
+    });
+    let (closing, closed) = watch::channel(false);
+    for listener in config.listeners {
+        listeners::start(listener, &shared, source.as_ref(), &upstreams, &closed).await?;
+    }
+    readiness.set(Part::Listeners, true);
+    let mut keepers = reload::start(&shared, config.policy, source.as_ref(), &readiness);
+    stop.told().await;
+    tracing::info!("told to stop; finishing what is in flight");
+    readiness.drain();
+    shared.drain.advance(Phase::Draining);
+    // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.
+    let _ = closing.send(true);
+    if timeout(config.drain, shared.drain.finished()).await.is_err() {
+        shared.drain.advance(Phase::Ending);
+        if timeout(GOODBYE, shared.drain.finished()).await.is_err() {
+            tracing::warn!("some calls did not end in time and are cut");
+        }
+    }
+    keepers.abort_all();
+    ledger.flush().await;
+    // Health and metrics outlive everything else. Whoever was told may be gone already.
+    let _ = ended.send(());
+    let _ = admin.await;
+    Ok(Some(ledger))
+}
+
+async fn open_ledger(
+    settings: ledger::Settings,
+    source: Option<&Source>,
+) -> Result<Ledger, StartError> {
+    let genesis = genesis::of(source, Clock.unix().as_secs());
+    tokio::task::block_in_place(|| Ledger::open(settings, genesis)).map_err(StartError::Ledger)
+}
+
+/// The signals that end the process.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

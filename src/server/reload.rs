@@ -1,0 +1,127 @@
+//! What changes while the process runs: policies, identity, and what is told about them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
+
+use crate::{
+    admin::{Part, Readiness},
+    identity::Source,
+    policy::{self, Glance, Policies},
+    proxy::Shared,
+    telemetry::{Clock, metrics::LedgerReading},
+};
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Waits until there is an identity to serve with.
+pub(super) async fn first_identity(source: &Source) {
+    let mut changed = source.changed();
+    // The sender lives in the source, so the wait can't fail.
+    let _ = changed.wait_for(|status| status.state.serves()).await;
+}
+
+/// Starts the tasks that keep things fresh; they end with the set.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    settings: policy::Settings,
+    source: Option<&Arc<Source>>,
+    readiness: &Arc<Readiness>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(follow_policies(Arc::clone(shared), settings));
+    tasks.spawn(follow_health(Arc::clone(shared), source.cloned(), Arc::clone(readiness)));
+    tasks
+}
+
+/// Tells what is odd about policies that are in force all the same, such as a set that permits nothing.
+pub(super) fn warn_of(policies: &Policies) {
+    for warning in policies.warnings() {
+        tracing::warn!(%warning, "the policies are in force, but look at this");
+    }
+}
+
+/// Puts changed policies in force. A set with faults changes nothing and says so.
+async fn follow_policies(shared: Arc<Shared>, settings: policy::Settings) {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => {
+            tracing::error!(%error, "SIGHUP can't be waited for; policies are not reloaded");
+            return;
+        }
+    };
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut seen = shared.policies.load().version().to_string();
+    let mut glance = Glance::default();
+    loop {
+        let asked = tokio::select! {
+            _ = ticks.tick() => false,
+            asked = hangup.recv() => asked.is_some(),
+        };
+        let now = Glance::at(&settings.directory);
+        if now == glance && !asked {
+            continue;
+        }
+        glance = now;
+        match policy::version_on_disk(&settings) {
+            Some(now) if now != seen => seen = now,
+            Some(_) | None if asked => {}
+            Some(_) | None => continue,
+        }
+        let settings = settings.clone();
+        let loaded = tokio::task::spawn_blocking(move || Policies::load(&settings)).await;
+        match loaded {
+            Ok(Ok(policies)) => {
+                let version = Arc::clone(policies.version());
+                tracing::info!(version = &*version, "policies reloaded");
+                warn_of(&policies);
+                shared.policies.store(Arc::new(policies));
+                shared.record.metrics.policy_reload(true);
+                shared.record.ledger.record_config(version, None);
+            }
+            Ok(Err(error)) => {
+                shared.record.metrics.policy_reload(false);
+                for fault in error.faults {
+                    tracing::error!(%fault, "policies not reloaded; the old ones stay in force");
+                }
+            }
+            Err(error) => tracing::error!(%error, "policies not reloaded"),
+        }
+    }
+}
+
+/// Tells readiness and metrics how identity and ledger are doing.
+async fn follow_health(
+    shared: Arc<Shared>,
+    source: Option<Arc<Source>>,
+    readiness: Arc<Readiness>,
+) {
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let status = source.as_ref().map(|source| source.status(Clock.unix().as_secs()));
+        if let Some(status) = &status {
+            shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
+        }
+        readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
+        shared.record.metrics.set_bodies_in_flight(shared.budget.used());
+        let ledger = shared.record.ledger.status();
+        let writable = shared.record.ledger.admits(true).is_ok();
+        readiness.set(Part::Ledger, writable);
+        shared.record.metrics.set_ledger(&LedgerReading {
+            durable: ledger.durable,
+            backlog: ledger.backlog,
+            commits: ledger.commits,
+            last_commit: ledger.last_commit,
+            lost: ledger.lost,
+            writable,
+        });
+    }
+}
