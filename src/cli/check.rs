@@ -1,0 +1,105 @@
+//! `lictor check`: says what is wrong with a configuration, or what it would run.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::Args;
+
+use super::EXIT_USAGE;
+use crate::{
+    config::{self, Config},
+    listener::Door,
+    policy::Policies,
+    proxy::settings::Refusals,
+    upstream::Verification,
+};
+
+/// Check a configuration file and its policies without starting anything.
+///
+/// Prints every fault with its place, or what the configuration would run. Exits with 0 or 64.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The configuration file.
+    #[arg(value_name = "FILE", required_unless_present = "schema")]
+    file: Option<PathBuf>,
+    /// Print the JSON schema of configuration files.
+    #[arg(long, conflicts_with = "file")]
+    schema: bool,
+}
+
+impl Check {
+    pub(super) fn run(self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
+        let Some(file) = self.file else {
+            write!(out, "{}", config::schema())?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        match config::load(&file) {
+            Ok(config) => {
+                if let Err(error) = Policies::load(&config.policy) {
+                    writeln!(err, "{}: {error}", file.display())?;
+                    return Ok(ExitCode::from(EXIT_USAGE));
+                }
+                writeln!(out, "{}: no faults", file.display())?;
+                summarise(&config, out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(faults) => {
+                for fault in faults.iter() {
+                    writeln!(err, "{}: {fault}", file.display())?;
+                }
+                let count = faults.iter().count();
+                writeln!(err, "{count} {}", plural(count, "fault", "faults"))?;
+                Ok(ExitCode::from(EXIT_USAGE))
+            }
+        }
+    }
+}
+
+fn summarise(config: &Config, out: &mut dyn Write) -> io::Result<()> {
+    for listener in &config.listeners {
+        let settings = &listener.settings;
+        let door = match &settings.door {
+            Door::MutualTls => "mutual TLS".to_owned(),
+            Door::PlainLoopback(id) => format!("no TLS, every caller is {id}"),
+        };
+        writeln!(out, "listener {}: {}, {door}", settings.name, settings.bind)?;
+        for route in &listener.routes {
+            let mode = if route.shadow { "shadow: denials are not enforced" } else { "enforce" };
+            let refusals = match route.refusals {
+                Refusals::JsonRpc => "",
+                Refusals::HttpStatus => ", refusals by HTTP status",
+            };
+            writeln!(out, "  {} to {}, {mode}{refusals}", route.path, route.upstream)?;
+        }
+    }
+    for upstream in &config.upstreams {
+        let verification = match &upstream.verification {
+            Verification::Loopback => "loopback".to_owned(),
+            Verification::Spiffe(id) => format!("has to be {id}"),
+            Verification::WebPki { roots: None } => "verified by public roots".to_owned(),
+            Verification::WebPki { roots: Some(path) } => {
+                format!("verified by the roots in {}", path.display())
+            }
+        };
+        writeln!(out, "upstream {}: {}, {verification}", upstream.name, upstream.url)?;
+    }
+    writeln!(out, "policies: {}", config.policy.directory.display())?;
+    writeln!(out, "ledger: {}", config.ledger.directory.display())?;
+    writeln!(out, "administration: {}", config.admin.admin)?;
+    match config.admin.health {
+        Some(health) => writeln!(out, "health: {health}")?,
+        None => writeln!(out, "health: with administration")?,
+    }
+    writeln!(out, "drain: {}", humantime::format_duration(config.drain))?;
+    for (setting, count) in config.weakened() {
+        writeln!(out, "weakened: `{setting}` in {count} {}", plural(count, "place", "places"))?;
+    }
+    Ok(())
+}
+
+fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}

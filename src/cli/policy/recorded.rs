@@ -1,0 +1,105 @@
+//! Why a call of the past was decided as it was: its ledger entries, and what the policies say of it now.
+
+use std::{
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use crate::{
+    identity::{Principal, Proof, SpiffeId},
+    ledger::{self, Row},
+    policy::{Policies, Question, Recorded},
+    protocol::{Era, Method, Target, method::Governs},
+};
+
+/// Explains the decision of this id. 0: permitted, 1: denied, 2: there is no such decision, or its record
+/// is about no policy.
+pub(super) fn explain(
+    policies: &Policies,
+    ledger: &Path,
+    decision_id: &str,
+    out: &mut dyn Write,
+) -> io::Result<ExitCode> {
+    let rows = match ledger::find(ledger, decision_id) {
+        Ok(rows) => rows,
+        Err(error) => {
+            writeln!(out, "the ledger in `{}`: {error}", ledger.display())?;
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let Some(row) = rows.last() else {
+        writeln!(out, "no decision `{decision_id}` in `{}`", ledger.display())?;
+        return Ok(ExitCode::from(2));
+    };
+    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    writeln!(out, "decision  {decision_id} of {}", row.ts)?;
+    writeln!(out, "caller    {}", told(&row.peer))?;
+    writeln!(out, "call      {} {}", told(&row.method), row.target.as_deref().unwrap_or_default())?;
+    writeln!(out, "server    {}", told(&row.server))?;
+    writeln!(out, "ended     {} ({})", told(&row.status), told(&row.decision))?;
+    let Some(asked) = Asked::of(row) else {
+        let stage = row.stage.as_deref().unwrap_or("no stage");
+        writeln!(out, "\nThe policies were not asked: it was ended by {stage}.")?;
+        return Ok(ExitCode::from(2));
+    };
+    let permit = row.decision.as_deref() == Some("permit") && row.would_deny.is_none();
+    let recorded = Recorded {
+        version: row.policy_version.as_deref().unwrap_or_default(),
+        permit,
+        policies: &row.policies,
+    };
+    let explanation = policies.explain_recorded(&asked.question(), &recorded);
+    write!(out, "\n{explanation}")?;
+    Ok(if permit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A question read back from its record.
+struct Asked<'a> {
+    principal: Principal,
+    server: &'a str,
+    listener: &'a str,
+    method: Method,
+    target: Target,
+    era: Era,
+}
+
+impl<'a> Asked<'a> {
+    /// `None` where the call never came as far as the policies.
+    fn of(row: &'a Row) -> Option<Self> {
+        if row.stage.as_deref().is_some_and(|stage| stage != "policy") {
+            return None;
+        }
+        let id = SpiffeId::parse(row.peer.as_deref()?).ok()?;
+        let method = Method::named(row.method.as_deref()?);
+        let name = || row.target.as_deref().map(Into::into);
+        let governs = method.rule().map_or(Governs::Server, |rule| rule.governs);
+        let target = match governs {
+            Governs::Server | Governs::Subscriptions => None,
+            Governs::Tool => name().map(Target::Tool),
+            Governs::Prompt => name().map(Target::Prompt),
+            Governs::Resource | Governs::Reference => name().map(Target::Resource),
+            Governs::Task => name().map(Target::Task),
+        };
+        Some(Self {
+            principal: Principal { id, proof: Proof::Svid },
+            server: row.server.as_deref()?,
+            listener: row.listener.as_deref()?,
+            method,
+            target: target.unwrap_or(Target::Server),
+            era: if row.era.as_deref() == Some("legacy") { Era::Legacy } else { Era::Modern },
+        })
+    }
+
+    fn question(&self) -> Question<'_> {
+        Question {
+            principal: &self.principal,
+            server: self.server,
+            listener: self.listener,
+            method: &self.method,
+            target: &self.target,
+            arguments: None,
+            era: self.era,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn lictor_policy(arguments: &[&str]) -> (ExitCode, String) {
+    let line = Line::try_parse_from([&["policy"], arguments].concat()).expect("parses");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies");
+    let mut out = vec![];
+    let settings = Settings { directory, ..Settings::default() };
+    let code = run_on(&line.options, &settings, None, &mut out, &mut vec![]).expect("written");
+    (code, String::from_utf8(out).expect("text"))
+}
+
+#[test]
+fn the_starter_set_is_sound() {
+    let (code, out) = lictor_policy(&["check"]);
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    assert!(out.starts_with("5 policies, version ") && !out.contains("warning"), "{out}");
+    let (code, out) = lictor_policy(&["test"]);
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    assert!(out.ends_with("12 cases, 0 failed\n"), "{out}");
+}
+
+#[test]
+fn failing_cases_and_mistakes_are_told_apart() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let at = directory.path();
+    fs::write(at.join("a.cedar"), "@id(\"a\") permit(principal, action, resource);")
+        .expect("written");
+    fs::create_dir(at.join("tests")).expect("created");
+    let at = at.to_str().expect("text");
+    let case = |rest: &str| {
+        let case = format!(r#"{{"cases":[{{"principal":"spiffe://td/a","server":"s",{rest}}}]}}"#);
+        fs::write(directory.path().join("tests/a.json"), case).expect("written");
+        lictor_policy(&["test", at])
+    };
+    let (passed, failed, mistake) = (ExitCode::SUCCESS, ExitCode::FAILURE, ExitCode::from(2));
+    for (rest, expected) in [
+        (r#""tool":"t","expect":"allow","policy":"a""#, passed),
+        (r#""tool":"t","expect":"deny""#, failed),
+        (r#""tool":"t","expect":"allow","policy":"b""#, failed),
+        (r#""method":"tools/list","offered":["a","b"],"shown":["a","b"]"#, passed),
+        (r#""method":"tools/list","offered":["a","b"],"shown":["a"]"#, failed),
+        (r#""method":"tasks/list","offered":["a"],"shown":["a"]"#, mistake),
+        (r#""tool":"t","expect":"allow","polices":"a""#, mistake),
+        (r#""tool":"t","expect":"maybe""#, mistake),
+    ] {
+        let (code, out) = case(rest);
+        assert_eq!(code, expected, "{rest}: {out}");
+    }
+}
+
+#[test]
+fn faults_are_told_with_their_place() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    fs::write(directory.path().join("a.cedar"), "permit(principal, action resource);")
+        .expect("written");
+    let (code, out) = lictor_policy(&["check", directory.path().to_str().expect("text")]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(out.starts_with("1 fault in the policies\n  a.cedar:1: "), "{out}");
+}
+
+#[test]
+fn explains_a_hypothetical_call() {
+    let writer = "spiffe://demo.lictor.internal/agent/writer";
+    let base = ["explain", "--server", "files", "--tool", "write_note", "--principal"];
+    let ask = |rest: &[&str]| lictor_policy(&[&base, rest].concat());
+    let (code, out) = ask(&[writer, "--arguments", r#"{"name":"protected/a","text":"x"}"#]);
+    assert_eq!(code, ExitCode::FAILURE);
+    for part in [
+        "denied",
+        "determined by:\n  protected-notes (starter.cedar:",
+        "Notes below protected/ are read-only.",
+        "overruled:\n  write (starter.cedar:",
+        "context.input.name",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (code, out) = ask(&["spiffe://demo.lictor.internal/agent/reader"]);
+    assert_eq!(code, ExitCode::FAILURE);
+    for part in ["nearest permits:\n  write (", "lacks: principal == Agent::"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (code, out) = ask(&[writer, "--arguments", r#"{"name":"a","text":"x"}"#]);
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    let (code, _) = ask(&["nobody"]);
+    assert_eq!(code, ExitCode::from(2));
+}
