@@ -1,0 +1,576 @@
+//! Event streams: every event at once and as it came, silence that doesn't end them, and ends that a
+//! client can make sense of.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::{
+    CALL,
+    http::{Caller, Reply, TRANSPORTS, Transport, whole, within},
+    stub::{Call, Stub, json, result},
+    subject::{CA, Lictor, Setup, caller_tls},
+};
+
+mod drain;
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+
+const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"l-1","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// Reads until so many bytes are there.
+async fn text_of(reply: &mut Reply, length: usize) -> String {
+    let mut text = Vec::new();
+    while text.len() < length {
+        text.extend(reply.chunk().await.expect("more of the stream"));
+    }
+    String::from_utf8(text).expect("UTF-8")
+}
+
+/// Reads to the well-formed end.
+async fn rest_of(reply: &mut Reply) -> String {
+    let mut text = Vec::new();
+    while let Some(more) = reply.chunk().await {
+        text.extend(more);
+    }
+    String::from_utf8(text).expect("UTF-8")
+}
+
+/// The JSON-RPC error in the last event of a stream.
+fn last_error(text: &str) -> Value {
+    assert!(text.ends_with("\n\n"), "the last event isn't finished: {text:?}");
+    let last = text.trim_end().rsplit("\n\n").next().expect("an event");
+    assert!(!last.contains("id:"), "{last}");
+    let data = last.lines().find_map(|line| line.strip_prefix("data: ")).expect("data");
+    serde_json::from_str(data).expect("JSON")
+}
+
+/// A caller with an event stream that has begun, and the upstream's side of it.
+async fn streaming(
+    lictor: &Lictor,
+    stub: &mut Stub,
+    transport: Transport,
+    body: &str,
+) -> (Caller, Reply, Call) {
+    let mut caller = lictor.caller(transport).await;
+    let (reply, call) = tokio::join!(caller.post(body.to_owned()), async {
+        let mut call = stub.call().await;
+        call.begin_events().await;
+        call
+    });
+    assert_eq!(
+        (reply.status.as_u16(), reply.header("content-type")),
+        (200, Some("text/event-stream"))
+    );
+    (caller, reply, call)
+}
+
+#[tokio::test]
+async fn every_event_arrives_before_the_next_is_sent() {
+    const EVENTS: usize = 20;
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        let (_caller, mut reply, mut call) = streaming(&lictor, &mut stub, transport, CALL).await;
+        let mut prompt = 0;
+        for number in 0..EVENTS {
+            let event = format!(
+                "event: message\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
+                 \"params\":{{\"progressToken\":\"p-1\",\"progress\":{number}}}}}\n\n"
+            );
+            call.chunk(&event).await;
+            // Another process may have the processor for a while, but not each time.
+            let arriving = text_of(&mut reply, event.len());
+            tokio::pin!(arriving);
+            let arrived = match timeout(Duration::from_millis(100), &mut arriving).await {
+                Ok(arrived) => {
+                    prompt += 1;
+                    arrived
+                }
+                Err(_) => arriving.await,
+            };
+            assert_eq!(arrived, event);
+        }
+        assert!(prompt > EVENTS / 2, "{transport:?}: only {prompt} came within 100 ms");
+        let last = format!("data: {}\n\n", result(&call.seen, "{}"));
+        call.chunk(&last).await;
+        call.end().await;
+        assert_eq!(rest_of(&mut reply).await, last);
+    }
+    // The streams ended well, so their connection serves the next call.
+    assert_eq!((stub.connections(), stub.requests()), (1, 3));
+    for entry in lictor.stop(3).await {
+        assert_eq!((&entry["status"], &entry["complete"]), (&"ok".into(), &true.into()));
+    }
+}
+
+#[tokio::test]
+async fn the_bytes_of_a_stream_are_not_touched() {
+    let stream = [
+        "\u{feff}: a comment\n\nretry: 500\nid: 7\nevent: message\n",
+        "data: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/message\"}\n\n",
+        "id: 8\r\nevent: odd\r\ndata:no space\r\ndata\r\nunknown: field\r\n\r\n",
+        "data: with CR\rid\r\r",
+        ":\n\n",
+        "data: 1e400 \u{2028} 9007199254740993\n\n",
+        "data: never finished",
+    ]
+    .concat();
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        for piece in [1, 7, stream.len()] {
+            let (_caller, mut reply, mut call) =
+                streaming(&lictor, &mut stub, transport, CALL).await;
+            for bytes in stream.as_bytes().chunks(piece) {
+                call.chunk(bytes).await;
+            }
+            call.end().await;
+            assert_eq!(rest_of(&mut reply).await, stream, "{transport:?} {piece}");
+        }
+    }
+    lictor.stop(9).await;
+}
+
+#[tokio::test]
+async fn long_lines_are_no_reason_to_stop() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+    for transport in TRANSPORTS {
+        // A list is looked at event by event, another answer isn't.
+        for call in [CALL, list] {
+            for length in [70 << 10, 1_100_000] {
+                let (_caller, mut reply, mut call) =
+                    streaming(&lictor, &mut stub, transport, call).await;
+                let padding = "x".repeat(length);
+                let message =
+                    result(&call.seen, &format!(r#"{{"tools":[],"padding":"{padding}"}}"#));
+                let event = format!("data: {message}\n\n");
+                call.chunk(&event).await;
+                call.end().await;
+                assert!(rest_of(&mut reply).await == event, "{transport:?} {length}");
+            }
+        }
+    }
+    lictor.stop(12).await;
+}
+
+#[tokio::test]
+async fn a_list_beyond_the_limit_ends_with_an_error() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Setup::to(&stub.url()).with("limits: { list: 1MiB }").start().await;
+    let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+    for transport in TRANSPORTS {
+        let (_caller, mut reply, mut call) = streaming(&lictor, &mut stub, transport, list).await;
+        let event = format!("data: {}", "x".repeat(1 << 20));
+        let sending = async {
+            // Not all of it is taken.
+            call.wire.try_send(crate::stub::chunk(event.as_bytes())).await;
+        };
+        let (text, ()) = tokio::join!(rest_of(&mut reply), sending);
+        let error = last_error(&text);
+        assert_eq!((&error["id"], &error["error"]["code"]), (&7.into(), &5022.into()));
+    }
+    for entry in lictor.stop(3).await {
+        assert_eq!(entry["status"], "upstream_unreadable");
+    }
+}
+
+#[tokio::test]
+async fn a_listed_stream_is_cut_down_event_by_event() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+    for transport in TRANSPORTS {
+        let (_caller, mut reply, mut call) = streaming(&lictor, &mut stub, transport, list).await;
+        let progress =
+            "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
+        call.chunk(progress).await;
+        assert_eq!(text_of(&mut reply, progress.len()).await, progress);
+        let tools = r#"{"tools":[{"name":"wipe"},{"name":"look"}]}"#;
+        call.chunk(format!("event: message\ndata: {}\n\n", result(&call.seen, tools))).await;
+        call.end().await;
+        let text = rest_of(&mut reply).await;
+        assert!(text.contains("look") && !text.contains("wipe"), "{text}");
+        assert!(text.starts_with("event: message\ndata: "), "{text}");
+    }
+    lictor.stop(3).await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_dies_leaves_an_error_for_the_request() {
+    let started = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
+    let rows = [
+        // After a whole event, within one, before any, and with a chunk that is no chunk.
+        (started, "", started.len()),
+        (started, "data: {\"half", started.len()),
+        ("", "", 0),
+    ];
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        for (row, (whole, half, length)) in rows.iter().enumerate() {
+            let call = CALL.replace(":7", r#":"seven""#);
+            let (_caller, mut reply, mut call) =
+                streaming(&lictor, &mut stub, transport, &call).await;
+            if !whole.is_empty() {
+                call.chunk(whole).await;
+                assert_eq!(text_of(&mut reply, *length).await, *whole);
+            }
+            if !half.is_empty() {
+                call.chunk(half).await;
+                assert_eq!(text_of(&mut reply, half.len()).await, *half);
+            }
+            drop(call);
+            let text = rest_of(&mut reply).await;
+            assert_eq!(text.starts_with("\n\n"), !half.is_empty(), "{row}: {text}");
+            let error = last_error(&text);
+            assert_eq!(error["id"], "seven");
+            assert_eq!(error["error"]["data"]["kind"], "upstream_failed");
+            assert!(error["error"]["data"]["decisionId"].is_string());
+        }
+    }
+    assert_eq!(stub.requests(), 9);
+    for entry in lictor.stop(9).await {
+        // The end was well-formed, but it wasn't the upstream's.
+        assert_eq!(
+            (&entry["status"], &entry["http_status"]),
+            (&"upstream_failed".into(), &200.into())
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_a_silent_stream_ends_it_upstream() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        // The whole connection goes …
+        let (caller, reply, mut call) = streaming(&lictor, &mut stub, transport, CALL).await;
+        drop((caller, reply));
+        call.abandoned().await;
+        // … or only the answer's stream.
+        let (caller, reply, mut call) = streaming(&lictor, &mut stub, transport, CALL).await;
+        drop(reply);
+        call.abandoned().await;
+        drop(caller);
+    }
+    assert_eq!(stub.requests(), 6);
+    for entry in lictor.stop(6).await {
+        assert_eq!((&entry["status"], &entry["complete"]), (&"client_gone".into(), &false.into()));
+    }
+}
+
+#[tokio::test]
+async fn silence_is_filled_between_events_and_nowhere_else() {
+    const KEEP_ALIVE: &str = ": keep-alive\n\n";
+    let mut stub = Stub::scripted().await;
+    // Shorter than the silence: it isn't meant for streams.
+    let timeouts = "timeouts: { idle: 1s, firstByte: 1s }";
+    let setup = Setup::to(&stub.url()).upstream(timeouts).listener("timeouts: { keepAlive: 2s }");
+    let lictor = setup.start().await;
+    let mut streams = Vec::new();
+    for transport in TRANSPORTS {
+        let (caller, reply, call) = streaming(&lictor, &mut stub, transport, CALL).await;
+        let (other, mut within_event, mut half) =
+            streaming(&lictor, &mut stub, transport, CALL).await;
+        half.chunk("data: on").await;
+        assert_eq!(text_of(&mut within_event, 8).await, "data: on");
+        streams.push((caller, reply, call, other, within_event, half));
+    }
+    for (_caller, mut reply, mut call, _other, mut within_event, mut half) in streams {
+        assert_eq!(text_of(&mut reply, KEEP_ALIVE.len()).await, KEEP_ALIVE);
+        let last = format!("data: {}\n\n", result(&call.seen, "{}"));
+        call.chunk(&last).await;
+        call.end().await;
+        let rest = rest_of(&mut reply).await;
+        assert_eq!(rest.replace(KEEP_ALIVE, ""), last);
+        half.chunk("e\n\n").await;
+        half.end().await;
+        assert_eq!(rest_of(&mut within_event).await, "e\n\n");
+    }
+    lictor.stop(6).await;
+}
+
+/// A `subscriptions/listen` that has begun.
+async fn listening(
+    lictor: &Lictor,
+    stub: &mut Stub,
+    transport: Transport,
+) -> (Caller, Reply, Call) {
+    let mut caller = lictor.caller(transport).await;
+    let mut request = caller.request("POST", whole(LISTEN));
+    let headers = request.headers_mut();
+    headers.insert("mcp-protocol-version", "2026-07-28".parse().expect("a value"));
+    headers.insert("mcp-method", "subscriptions/listen".parse().expect("a value"));
+    let (reply, call) = tokio::join!(caller.send(request), async {
+        let mut call = stub.call().await;
+        call.begin_events().await;
+        call
+    });
+    (caller, reply, call)
+}
+
+/// A session's own stream, or one without a session, that has begun.
+async fn getting(lictor: &Lictor, stub: &mut Stub, transport: Transport) -> (Caller, Reply, Call) {
+    let mut caller = lictor.caller(transport).await;
+    let request = caller.request("GET", whole(""));
+    let (reply, call) = tokio::join!(caller.send(request), async {
+        let mut call = stub.call().await;
+        call.begin_events().await;
+        call
+    });
+    (caller, reply, call)
+}
+
+/// Answers `initialize` with a session.
+async fn session(lictor: &Lictor, stub: &mut Stub, transport: Transport, id: &str) {
+    let mut caller = lictor.caller(transport).await;
+    let answering = async {
+        let mut call = stub.call().await;
+        let answer = json(&result(&call.seen, "{}"));
+        let answer = String::from_utf8(answer).expect("ASCII");
+        let answer = answer.replacen("\r\n", &format!("\r\nMcp-Session-Id: {id}\r\n"), 1);
+        call.send(answer).await;
+        call.keep();
+    };
+    let (reply, ()) = tokio::join!(caller.post(INITIALIZE), answering);
+    assert_eq!(reply.header("mcp-session-id"), Some(id));
+    reply.whole().await;
+}
+
+/// A request within a session.
+async fn in_session(caller: &mut Caller, method: &str, session: &str, body: &str) -> Reply {
+    let mut request = caller.request(method, whole(body.to_owned()));
+    request.headers_mut().insert("mcp-session-id", session.parse().expect("a value"));
+    caller.send(request).await
+}
+
+#[tokio::test]
+async fn a_question_of_the_server_is_answered_while_its_call_waits() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        let id = format!("s-{transport:?}");
+        session(&lictor, &mut stub, transport, &id).await;
+        let mut caller = lictor.caller(transport).await;
+        let (mut reply, mut call) =
+            tokio::join!(in_session(&mut caller, "POST", &id, CALL), async {
+                let mut call = stub.call().await;
+                call.begin_events().await;
+                call
+            });
+        let question = "data: {\"jsonrpc\":\"2.0\",\"id\":\"srv-1\",\"method\":\"elicitation/create\",\"params\":{}}\n\n";
+        call.chunk(question).await;
+        assert_eq!(text_of(&mut reply, question.len()).await, question);
+        let answer = r#"{"jsonrpc":"2.0","id":"srv-1","result":{"action":"decline"}}"#;
+        let mut other = lictor.caller(transport).await;
+        let (posted, seen) = tokio::join!(in_session(&mut other, "POST", &id, answer), async {
+            let mut call = stub.call().await;
+            call.send("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n").await;
+            let seen = call.seen.clone();
+            call.keep();
+            seen
+        });
+        assert_eq!(seen.body, answer);
+        let posted = posted.whole().await;
+        assert_eq!((posted.status, posted.text().as_str()), (202, ""));
+        let last = format!("data: {}\n\n", result(&call.seen, "{}"));
+        call.chunk(&last).await;
+        call.end().await;
+        assert_eq!(rest_of(&mut reply).await, last);
+    }
+    lictor.stop(9).await;
+}
+
+#[tokio::test]
+async fn a_session_has_streams_and_an_end() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        let id = format!("s-{transport:?}");
+        session(&lictor, &mut stub, transport, &id).await;
+        let mut caller = lictor.caller(transport).await;
+        let (mut first, mut upstream) =
+            tokio::join!(in_session(&mut caller, "GET", &id, ""), async {
+                let mut call = stub.call().await;
+                call.begin_events().await;
+                call
+            });
+        assert_eq!(upstream.seen.head.start, "GET /mcp HTTP/1.1");
+        assert_eq!(upstream.seen.head.header("mcp-session-id"), Some(id.as_str()));
+        assert_eq!(upstream.seen.head.header("content-length"), None);
+        // A second one is the upstream's to refuse, and no event goes to both.
+        let mut second = lictor.caller(transport).await;
+        let (refused, ()) = tokio::join!(in_session(&mut second, "GET", &id, ""), async {
+            let mut call = stub.call().await;
+            call.send("HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\nno").await;
+            call.keep();
+        });
+        assert_eq!(refused.whole().await.status, 409);
+        let event = "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
+        upstream.chunk(event).await;
+        assert_eq!(text_of(&mut first, event.len()).await, event);
+        let (ended, seen) = tokio::join!(in_session(&mut second, "DELETE", &id, ""), async {
+            let mut call = stub.call().await;
+            call.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+            let seen = call.seen.clone();
+            call.keep();
+            seen
+        });
+        assert_eq!(seen.head.start, "DELETE /mcp HTTP/1.1");
+        assert_eq!(ended.whole().await.status, 204);
+        upstream.end().await;
+        assert_eq!(rest_of(&mut first).await, "");
+        // The session is over, for Lictor too.
+        let answer = in_session(&mut second, "POST", &id, CALL).await.whole().await;
+        assert_eq!((answer.status, answer.kind().as_str()), (404, "unknown_session"));
+    }
+    assert_eq!(stub.requests(), 12);
+    lictor.stop(15).await;
+}
+
+/// A client takes on whatever session id an answer brings.
+#[tokio::test]
+async fn no_session_comes_with_an_answer_that_opens_none() {
+    let lines = "Mcp-Session-Id: s-1\r\n";
+    let two = "Mcp-Session-Id: s-2\r\nMcp-Session-Id: s-3\r\n";
+    for (status, headers, told) in
+        [("500 Oops", lines, 500), ("401 No", two, 401), ("200 OK", two, 502)]
+    {
+        let stub = Stub::answering(move |seen| {
+            let body = result(seen, "{}");
+            let length = body.len();
+            format!(
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{headers}\
+                 Content-Length: {length}\r\n\r\n{body}"
+            )
+            .into_bytes()
+        })
+        .await;
+        let lictor = Lictor::start(&stub.url()).await;
+        for transport in TRANSPORTS {
+            let mut caller = lictor.caller(transport).await;
+            let answer = caller.post(INITIALIZE).await.whole().await;
+            let session = answer.header("mcp-session-id");
+            assert_eq!((answer.status, session), (told, None), "{transport:?} {status}");
+        }
+        lictor.stop(3).await;
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_its_owners() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    session(&lictor, &mut stub, Transport::Http2Tls, "s-1").await;
+    let other = CA.svid("/other");
+    let config =
+        caller_tls().with_client_auth_cert(other.chain.clone(), other.key()).expect("a credential");
+    for http2 in [false, true] {
+        let mut thief = Caller::tls(lictor.mutual, &config, http2).await;
+        for (method, body) in [("POST", CALL), ("GET", ""), ("DELETE", "")] {
+            let answer = in_session(&mut thief, method, "s-1", body).await.whole().await;
+            assert_eq!((answer.status, answer.kind().as_str()), (404, "unknown_session"));
+        }
+    }
+    assert_eq!(stub.requests(), 1);
+    // The owner's own is not disturbed.
+    let mut owner = lictor.caller(Transport::Http1).await;
+    let (reply, ()) = tokio::join!(in_session(&mut owner, "POST", "s-1", CALL), async {
+        stub.call().await.answer("{}").await;
+    });
+    assert_eq!(reply.whole().await.status, 200);
+    let closed = lictor.stop(8).await;
+    let denied: Vec<_> = closed.iter().filter(|entry| entry["kind"] == "denied").collect();
+    assert_eq!(denied.len(), 6);
+    assert!(denied.iter().all(|entry| entry["peer"] == "spiffe://one.test/other"));
+    assert!(denied.iter().all(|entry| entry["stage"] == "session"));
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_identity_of_its_caller() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    let brief = CA.svid_for("/caller", 3);
+    let config =
+        caller_tls().with_client_auth_cert(brief.chain.clone(), brief.key()).expect("a credential");
+    let mut streams = Vec::new();
+    for http2 in [false, true] {
+        let mut caller = Caller::tls(lictor.mutual, &config, http2).await;
+        let (reply, call) = tokio::join!(caller.post(CALL), async {
+            let mut call = stub.call().await;
+            call.begin_events().await;
+            call
+        });
+        streams.push((caller, reply, call));
+    }
+    for (_caller, mut reply, mut call) in streams {
+        let error = last_error(&rest_of(&mut reply).await);
+        assert_eq!((&error["id"], &error["error"]["code"]), (&7.into(), &4011.into()));
+        call.abandoned().await;
+    }
+    for entry in lictor.stop(2).await {
+        assert_eq!(entry["status"], "identity_expired");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_only_listens_ends_with_its_permission() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    let mut streams = Vec::new();
+    for transport in TRANSPORTS {
+        let modern = listening(&lictor, &mut stub, transport).await;
+        streams.push((modern, getting(&lictor, &mut stub, transport).await));
+    }
+    let (_caller, mut running, call) = streaming(&lictor, &mut stub, Transport::Http1, CALL).await;
+    let forbid = r#"
+        @id("no-listening")
+        @reason("listening is over")
+        forbid (principal, action in [
+            Action::"subscriptions/listen", Action::"session/stream", Action::"tools/call"
+        ], resource);
+    "#;
+    std::fs::write(lictor.directory().join("policies/more.cedar"), forbid).expect("policies");
+    for ((_a, mut modern, mut first), (_b, mut legacy, mut second)) in streams {
+        let error = last_error(&rest_of(&mut modern).await);
+        let told = (&error["id"], &error["error"]["data"]["kind"]);
+        assert_eq!(told, (&"l-1".into(), &"policy_denied".into()));
+        assert_eq!(rest_of(&mut legacy).await, "");
+        first.abandoned().await;
+        second.abandoned().await;
+    }
+    // What was asked for when it was permitted is answered.
+    let last = format!("data: {}\n\n", result(&call.seen, "{}"));
+    let mut call = call;
+    call.chunk(&last).await;
+    call.end().await;
+    assert_eq!(rest_of(&mut running).await, last);
+    let closed = lictor.stop(7).await;
+    let ended = closed.iter().filter(|entry| entry["status"] == "policy_denied");
+    assert_eq!(ended.count(), 6);
+}
+
+#[tokio::test]
+async fn a_stream_that_dies_has_nobody_to_tell_an_error() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    for transport in TRANSPORTS {
+        let mut caller = lictor.caller(transport).await;
+        let request = caller.request("GET", whole(""));
+        let (mut reply, mut call) = tokio::join!(caller.send(request), async {
+            let mut call = stub.call().await;
+            call.begin_events().await;
+            call
+        });
+        call.chunk(": hello\n\n").await;
+        assert_eq!(text_of(&mut reply, 9).await, ": hello\n\n");
+        drop(call);
+        // No request, so no error message; the client opens the stream again.
+        assert_eq!(within("the end", rest_of(&mut reply)).await, "");
+    }
+    lictor.stop(3).await;
+}

@@ -1,0 +1,187 @@
+//! The end of the process: what is told, what may finish, and when it is over.
+
+use super::*;
+use crate::{CHANGE, post_whole};
+
+#[tokio::test]
+async fn what_is_idle_ends_at_once() {
+    let stub = Stub::json().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let mut fresh = lictor.wire().await;
+    let mut wire = lictor.wire_tls().await;
+    wire.send(post_whole("", CALL)).await;
+    assert_eq!(wire.answer().await.status, 200);
+    let mut callers = Vec::new();
+    for transport in TRANSPORTS {
+        let mut caller = lictor.caller(transport).await;
+        assert_eq!(caller.post(CALL).await.whole().await.status, 200);
+        callers.push(caller);
+    }
+    lictor.terminate().await;
+    let (plain, mutual) = (lictor.plain, lictor.mutual);
+    let ending = async {
+        fresh.ends().await;
+        wire.ends().await;
+        for caller in callers {
+            caller.closed().await;
+        }
+        assert!(lictor.ended().await.success());
+    };
+    // Far below the time that calls in flight would have.
+    timeout(Duration::from_secs(5), ending).await.expect("at once");
+    for address in [plain, mutual] {
+        assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    }
+    lictor.closings(4).await;
+}
+
+#[tokio::test]
+async fn a_call_in_flight_finishes() {
+    let mut stub = Stub::scripted().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let mut running = Vec::new();
+    for transport in TRANSPORTS {
+        let mut caller = lictor.caller(transport).await;
+        let request = caller.request("POST", whole(CHANGE));
+        let waiting = tokio::spawn(async move {
+            let reply = caller.send(request).await;
+            let connection = reply.header("connection").map(str::to_owned);
+            (reply.whole().await, connection, caller)
+        });
+        let call = stub.call().await;
+        // Another one has its answer under way.
+        let streaming = streaming(&lictor, &mut stub, transport, CALL).await;
+        running.push((transport, waiting, call, streaming));
+    }
+    lictor.terminate().await;
+    lictor.shut().await;
+    for (transport, waiting, call, (caller, mut reply, mut events)) in running {
+        call.answer(r#"{"done":true}"#).await;
+        let (answer, connection, waiting) = within("the answer", waiting).await.expect("no panic");
+        assert_eq!(answer.json()["result"]["done"], true, "{transport:?}");
+        if transport != Transport::Http2Tls {
+            assert_eq!(connection.as_deref(), Some("close"), "{transport:?}");
+        }
+        let last = format!("data: {}\n\n", result(&events.seen, "{}"));
+        events.chunk(&last).await;
+        events.end().await;
+        assert_eq!(rest_of(&mut reply).await, last, "{transport:?}");
+        drop(reply);
+        waiting.closed().await;
+        caller.closed().await;
+    }
+    assert!(lictor.ended().await.success());
+    for entry in lictor.closings(6).await {
+        assert_eq!((&entry["status"], &entry["complete"]), (&"ok".into(), &true.into()));
+    }
+}
+
+#[tokio::test]
+async fn streams_that_only_listen_end_well() {
+    let mut stub = Stub::scripted().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let mut listeners = Vec::new();
+    for transport in TRANSPORTS {
+        let modern = listening(&lictor, &mut stub, transport).await;
+        listeners.push((modern, getting(&lictor, &mut stub, transport).await));
+    }
+    lictor.terminate().await;
+    let ending = async {
+        for ((_a, mut modern, mut first), (_b, mut legacy, mut second)) in listeners {
+            let error = last_error(&rest_of(&mut modern).await);
+            assert_eq!(
+                (&error["id"], &error["error"]["data"]["kind"]),
+                (&"l-1".into(), &"draining".into())
+            );
+            assert_eq!(error["error"]["data"]["retryable"], true);
+            assert_eq!(rest_of(&mut legacy).await, "");
+            first.abandoned().await;
+            second.abandoned().await;
+        }
+        assert!(lictor.ended().await.success());
+    };
+    timeout(Duration::from_secs(5), ending).await.expect("at once");
+    for entry in lictor.closings(6).await {
+        assert_eq!(entry["status"], "draining");
+    }
+}
+
+/// Sends events until nobody takes any for a while.
+async fn fill(call: &mut Call) {
+    let event = crate::stub::chunk(format!("data: {}\n\n", "x".repeat(60 << 10)).as_bytes());
+    while timeout(Duration::from_millis(500), call.wire.try_send(&event)).await.is_ok() {}
+}
+
+#[tokio::test]
+async fn a_listener_who_does_not_read_holds_nothing_up() {
+    let mut stub = Stub::scripted().await;
+    let setup = Setup::to(&stub.url()).listener("timeouts: { stall: 60s }");
+    let mut lictor = setup.start().await;
+    let get = "GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    let mut stalled = Vec::new();
+    for mut wire in [lictor.wire().await, lictor.wire_tls().await] {
+        wire.send(get).await;
+        let mut call = stub.call().await;
+        call.begin_events().await;
+        fill(&mut call).await;
+        stalled.push((wire, call));
+    }
+    lictor.terminate().await;
+    let ended = timeout(Duration::from_secs(8), lictor.ended()).await;
+    assert!(ended.expect("soon").success());
+    for entry in lictor.closings(2).await {
+        assert_eq!((&entry["status"], &entry["complete"]), (&"draining".into(), &false.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_told_so() {
+    let mut stub = Stub::scripted().await;
+    // Nothing else may end what is stuck.
+    let timeouts = "timeouts: { body: 60s, stall: 60s }";
+    let setup = Setup::to(&stub.url()).listener(timeouts).with("drain: 3s");
+    let mut lictor = setup.start().await;
+    // Stuck in the middle of a body, and in the middle of an answer that isn't read.
+    let mut stuck = lictor.wire().await;
+    stuck.send(crate::post("Content-Length: 100\r\nExpect: 100-continue\r\n", "")).await;
+    assert_eq!(stuck.head().await.status(), 100);
+    let mut unread = lictor.wire_tls().await;
+    unread.send(post_whole("", CALL)).await;
+    let mut flooding = stub.call().await;
+    flooding.begin_events().await;
+    fill(&mut flooding).await;
+    let mut running = Vec::new();
+    for transport in TRANSPORTS {
+        let mut caller = lictor.caller(transport).await;
+        let request = caller.request("POST", whole(CHANGE));
+        let waiting = tokio::spawn(async move { caller.send(request).await.whole().await });
+        let call = stub.call().await;
+        let (caller, mut reply, mut events) = streaming(&lictor, &mut stub, transport, CALL).await;
+        let event = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
+        events.chunk(event).await;
+        assert_eq!(text_of(&mut reply, event.len()).await, event);
+        running.push((transport, waiting, call, caller, reply, events));
+    }
+    lictor.terminate().await;
+    // Calls in flight have their time, and streams some more to say goodbye.
+    assert!(timeout(Duration::from_secs(2), lictor.ended()).await.is_err());
+    let ended = timeout(Duration::from_secs(8), lictor.ended()).await;
+    assert!(ended.expect("in time").success());
+    for (transport, waiting, mut call, _caller, mut reply, mut events) in running {
+        let answer = within("the answer", waiting).await.expect("no panic");
+        assert_eq!((answer.status, answer.kind().as_str()), (503, "draining"), "{transport:?}");
+        assert_eq!(answer.json()["id"], 7);
+        let text = rest_of(&mut reply).await.replace(": keep-alive\n\n", "");
+        let error = last_error(&text);
+        assert_eq!(
+            (&error["id"], &error["error"]["data"]["kind"]),
+            (&7.into(), &"draining".into())
+        );
+        call.abandoned().await;
+        events.abandoned().await;
+    }
+    drop((stuck, unread, flooding));
+    let closed = lictor.closings(8).await;
+    let of = |status: &str| closed.iter().filter(|entry| entry["status"] == status).count();
+    assert_eq!((of("draining"), of("shutdown")), (7, 1), "{closed:#?}");
+}
