@@ -1,0 +1,105 @@
+//! The governed chain: suite or client → near Lictor (plain loopback listener) → mutual TLS with exact
+//! SPIFFE IDs → far Lictor → fixture.
+//!
+//! The near one permits everything, the far one everything but [`REFUSED`], so that a refusal has to
+//! come through a proxy unharmed as well.
+
+use std::{fs, net::SocketAddr, path::Path};
+
+use tempfile::TempDir;
+
+use crate::{
+    ca::{Ca, Written},
+    process::{Lictor, Server, lictor},
+};
+
+const DOMAIN: &str = "chain.lictor.internal";
+const PERMIT: &str = r#"@id("everything") permit (principal, action, resource);"#;
+/// The tool that nobody may call.
+const REFUSED: &str = "test_refused";
+
+/// A running chain; it ends with this value.
+pub(crate) struct Chain {
+    /// The MCP endpoint of its near end.
+    pub(crate) url: String,
+    _near: Lictor,
+    _far: Lictor,
+    _directories: [TempDir; 2],
+}
+
+/// Starts a chain in front of `fixture`.
+pub(crate) async fn governed_chain(fixture: &Server) -> Chain {
+    let ca = Ca::new(DOMAIN);
+    let forbid = format!(
+        r#"@id("refused") @reason("nobody may call this")
+        forbid (principal, action, resource == Tool::"fixture/{REFUSED}");"#
+    );
+
+    let directory = prepare(&format!("{PERMIT}\n{forbid}"));
+    let identity = identity(&ca, "/lictor/far", directory.path());
+    let far = lictor(directory.path(), &far_config(&identity, fixture.address)).await;
+    let far_directory = directory;
+
+    let directory = prepare(PERMIT);
+    let identity = self::identity(&ca, "/lictor/near", directory.path());
+    let near = lictor(directory.path(), &near_config(&identity, far.address)).await;
+
+    let url = format!("http://{}/mcp", near.address);
+    Chain { url, _near: near, _far: far, _directories: [far_directory, directory] }
+}
+
+fn prepare(policies: &str) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory for a Lictor");
+    let place = directory.path().join("policies");
+    fs::create_dir(&place).expect("a directory for policies");
+    fs::write(place.join("chain.cedar"), policies).expect("written");
+    directory
+}
+
+fn identity(ca: &Ca, path: &str, directory: &Path) -> String {
+    let Written { certificate, key, bundles } = ca.svid(path).write(directory, &[ca]);
+    let bundle = bundles.get(DOMAIN).expect("the bundle of the only domain");
+    format!(
+        "spiffe: {{ files: {{ certificate: {}, key: {}, bundles: {{ {DOMAIN}: {} }} }} }}",
+        certificate.display(),
+        key.display(),
+        bundle.display(),
+    )
+}
+
+fn near_config(identity: &str, far: SocketAddr) -> String {
+    format!(
+        "
+identity: {{ {identity} }}
+listeners:
+  - name: chain
+    bind: 127.0.0.1:0
+    tls: none
+    identity: spiffe://{DOMAIN}/agent/tester
+    routes: [{{ path: /mcp, protocol: mcp, upstream: fixture }}]
+upstreams:
+  - {{ name: fixture, url: 'https://{far}/mcp', spiffeId: spiffe://{DOMAIN}/lictor/far }}
+policy: {{ directory: policies }}
+ledger: {{ directory: ledger }}
+admin: {{ bind: 127.0.0.1:0 }}
+"
+    )
+}
+
+fn far_config(identity: &str, fixture: SocketAddr) -> String {
+    format!(
+        "
+identity: {{ {identity} }}
+listeners:
+  - name: chain
+    bind: 127.0.0.1:0
+    tls: mutual
+    routes: [{{ path: /mcp, protocol: mcp, upstream: fixture }}]
+upstreams:
+  - {{ name: fixture, url: 'http://{fixture}/mcp' }}
+policy: {{ directory: policies }}
+ledger: {{ directory: ledger }}
+admin: {{ bind: 127.0.0.1:0 }}
+"
+    )
+}

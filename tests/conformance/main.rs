@@ -1,0 +1,88 @@
+//! The MCP conformance suite and the official client SDKs, through two Lictors and without them.
+//!
+//! The law: whatever passes against the fixture alone passes through the governed chain too, check by
+//! check, and every client sees a refusal as an error of that one call. The suite, the fixture and the
+//! clients are other people's software from the package registries; `make setup` installs them.
+
+#![cfg(test)]
+
+#[path = "../support/ca.rs"]
+#[expect(dead_code, reason = "shared with tests that need every kind of bad certificate too")]
+mod ca;
+mod chain;
+mod clients;
+mod process;
+mod suite;
+
+use chain::governed_chain;
+use suite::{Report, Selection};
+
+/// What is run of the suite, and how many checks a fixture passes and fails on its own.
+#[derive(Clone, Copy)]
+struct Part {
+    selection: Selection,
+    passed: usize,
+    failed: usize,
+}
+
+const ACTIVE: Part = Part { selection: &["--suite", "active"], passed: 73, failed: 0 };
+const REQUIRED_2025_11_25: Part =
+    Part { selection: &["--requirements", "2025-11-25"], passed: 84, failed: 0 };
+const ALL_2026_07_28: Part =
+    Part { selection: &["--suite", "all", "--spec-version", "2026-07-28"], passed: 152, failed: 0 };
+/// The failures are all in `tasks-*`, an extension that no SDK's server has.
+const REQUIRED_2026_07_28: Part =
+    Part { selection: &["--requirements", "2026-07-28"], passed: 164, failed: 30 };
+const ALL_2025_06_18: Part =
+    Part { selection: &["--spec-version", "2025-06-18"], passed: 56, failed: 0 };
+
+const PYTHON: &str = "mcp_server.py";
+const TYPESCRIPT: &str = "mcp_server.mjs";
+
+/// Runs one part against a fixture directly and through the chain, and compares.
+async fn compare(script: &str, part: Part) {
+    let Part { selection, passed, failed } = part;
+    let fixture = process::fixture(script).await;
+    let direct = Report::of(&fixture.mcp_url(), selection).await;
+    assert_eq!((direct.passed(), direct.failed()), (passed, failed), "the fixture by itself");
+
+    let chain = governed_chain(&fixture).await;
+    let governed = Report::of(&chain.url, selection).await;
+    let lost = direct.lost_in(&governed);
+    assert!(lost.is_empty(), "passes directly, but not through the chain:\n{}", lost.join("\n"));
+}
+
+#[tokio::test]
+async fn the_active_suite_passes_through_the_chain() {
+    compare(PYTHON, ACTIVE).await;
+}
+
+#[tokio::test]
+async fn what_2025_11_25_requires_passes_through_the_chain() {
+    compare(PYTHON, REQUIRED_2025_11_25).await;
+}
+
+#[tokio::test]
+async fn what_2025_11_25_requires_passes_through_the_chain_to_typescript() {
+    compare(TYPESCRIPT, REQUIRED_2025_11_25).await;
+}
+
+#[tokio::test]
+async fn the_whole_suite_of_2026_07_28_passes_through_the_chain() {
+    compare(PYTHON, ALL_2026_07_28).await;
+}
+
+#[tokio::test]
+async fn the_whole_suite_of_2026_07_28_passes_through_the_chain_to_typescript() {
+    compare(TYPESCRIPT, ALL_2026_07_28).await;
+}
+
+#[tokio::test]
+async fn what_2026_07_28_requires_passes_through_the_chain() {
+    compare(PYTHON, REQUIRED_2026_07_28).await;
+}
+
+#[tokio::test]
+async fn revision_2025_06_18_passes_through_the_chain() {
+    compare(PYTHON, ALL_2025_06_18).await;
+}
