@@ -1,0 +1,64 @@
+# The two that matter: `make demo` shows an allowed and a refused call, `make test` checks everything.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+NEXTEST_VERSION := 0.9.143
+DENY_VERSION := 0.20.2
+
+.PHONY: help
+help: ## List what can be made.
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: setup
+setup: ## Install what the tests need and isn't here yet.
+	@scripts/setup-system.sh
+	@scripts/setup-python.sh
+	@scripts/setup-node.sh
+
+.PHONY: demo
+demo: ## Run Lictor in front of a notes server: a call that is allowed, one that is refused.
+	@scripts/setup-system.sh
+	cargo build --quiet --release --locked --bin lictor --example demo_mcp_server
+	target/release/lictor demo
+
+# The test runner comes last, so that its summary is the last thing to be read. Where cargo-nextest can't
+# be had, cargo's own runner does.
+.PHONY: test
+test: setup lint docs policies ## Check everything: format, lints, docs, policies, all tests.
+	@scripts/setup-cargo-tool.sh cargo-nextest $(NEXTEST_VERSION) || true
+	cargo test --quiet --locked --doc
+	if cargo nextest --version >/dev/null 2>&1; then \
+		cargo nextest run --locked; \
+	else \
+		cargo test --locked --tests; \
+	fi
+
+.PHONY: lint
+lint:
+	cargo fmt --all --check
+	cargo clippy --quiet --locked --all-targets -- -D warnings
+
+.PHONY: docs
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --no-deps
+
+.PHONY: policies
+policies:
+	cargo run --quiet --locked --bin lictor -- policy test policies
+
+.PHONY: audit
+audit: ## Check the dependencies: bans, licences, sources.
+	@scripts/setup-cargo-tool.sh cargo-deny $(DENY_VERSION)
+	cargo deny --locked check bans licenses sources
+
+.PHONY: bench
+bench: ## Measure what a call costs through Lictor and through its peers, in about 20 minutes.
+	python3 bench/run.py
+
+.PHONY: soak
+soak: ## Kill writers and proxies two hundred times, where `make test` does so twenty times.
+	LICTOR_CRASH_ROUNDS=200 LICTOR_KILL_ROUNDS=200 \
+		cargo nextest run --locked --profile soak -E 'test(killed)'
