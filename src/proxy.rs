@@ -1,6 +1,6 @@
 //! The policy enforcement point: what happens to a call, from its first byte to its last.
 //!
-//! This file is the table of contents. [`Proxy::exchange`] reads top to bottom in the order in which things
+//! This file is the table of contents. `Proxy::steps` reads top to bottom in the order in which things
 //! happen; each step is one call into the room that knows how. No policy, parsing or cryptography is in here.
 //!
 //! | step | who | what it adds to the exchange |
@@ -13,8 +13,9 @@
 //! | answer | `relay`, [`crate::response`] | what was delivered |
 //! | close | [`Exchange`]'s `Drop` | – |
 //!
-//! INVARIANT: the upstream hears of a call only through [`Upstream::open`], which takes the [`Permit`] that
-//! only the end of the governance chain can make, and the bytes it sends are those that were judged.
+//! INVARIANT: the upstream hears of a call only through [`Upstream::open`], which takes the
+//! [`Permit`](crate::governance::Permit) that only the end of the governance chain can make, and the bytes
+//! it sends are those that were judged.
 
 mod answer;
 mod body;

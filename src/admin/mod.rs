@@ -6,7 +6,7 @@
 //! do, and goes on saying so while it drains.
 //!
 //! INVARIANT: nothing here can change what is decided, and strangers who reach the health listener
-//! can neither hold more than [`MOST_CONNECTIONS`] connections open nor learn more than the reasons
+//! can neither hold more than `MOST_CONNECTIONS` connections open nor learn more than the reasons
 //! of [`Readiness`].
 
 mod connections;
