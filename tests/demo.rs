@@ -3,8 +3,9 @@
 #![cfg(test)]
 
 use std::{
+    io::{BufRead, BufReader},
     path::PathBuf,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn lictor(arguments: &[&str]) -> Output {
@@ -63,6 +64,41 @@ fn the_demo_shows_what_the_readme_promises() {
 
     let again = lictor(&["demo", "--once", "--directory", directory]);
     assert!(again.status.success(), "its own folder is made anew: {}", text(&again.stderr));
+}
+
+#[test]
+fn what_the_demo_offers_to_paste_works() {
+    let home = tempfile::TempDir::new().expect("a folder");
+    let directory = home.path().join("demo");
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_lictor"))
+        .args(["demo", "--directory", directory.to_str().expect("text")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut lines =
+        BufReader::new(demo.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let mut commands = Vec::new();
+    while commands.len() < 3 {
+        let Some(line) = lines.next() else { break };
+        let Some(command) = line.strip_prefix("  ") else { continue };
+        let mut command = command.to_owned();
+        while let Some(begun) = command.strip_suffix('\\').map(str::to_owned) {
+            command = begun + &lines.next().expect("the rest of a command");
+        }
+        commands.push(command);
+    }
+    let outputs: Vec<Output> = commands
+        .iter()
+        .map(|command| Command::new("bash").args(["-c", command]).output().expect("it runs"))
+        .collect();
+    let pid = demo.id().to_string();
+    let ended = Command::new("kill").args(["-INT", &pid]).status().expect("it runs");
+    assert!(ended.success() && demo.wait().expect("it ends").success());
+    let [call, explained, verified] = &outputs[..] else { panic!("three commands: {commands:?}") };
+    let refusal = text(&call.stdout);
+    assert!(call.status.success() && refusal.contains("policy_denied"), "{commands:?} {refusal}");
+    assert!(text(&explained.stdout).contains("nearest permits"), "{}", text(&explained.stdout));
+    assert!(verified.status.success(), "{}", text(&verified.stdout));
 }
 
 #[test]

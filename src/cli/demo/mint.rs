@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 
 use super::{DemoError, TRUST_DOMAIN};
@@ -13,7 +13,7 @@ use super::{DemoError, TRUST_DOMAIN};
 pub(super) fn all(home: &Path) -> Result<(), DemoError> {
     let key = KeyPair::generate()?;
     let mut ca = CertificateParams::default();
-    ca.distinguished_name = DistinguishedName::new();
+    ca.distinguished_name = named("Lictor demo CA");
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     ca.subject_alt_names = vec![SanType::URI(format!("spiffe://{TRUST_DOMAIN}").try_into()?)];
@@ -34,7 +34,7 @@ pub(super) fn all(home: &Path) -> Result<(), DemoError> {
 /// curl, which knows nothing of SPIFFE.
 fn svid(path: &str) -> Result<CertificateParams, DemoError> {
     let mut leaf = CertificateParams::default();
-    leaf.distinguished_name = DistinguishedName::new();
+    leaf.distinguished_name = named("Lictor demo");
     leaf.is_ca = IsCa::ExplicitNoCa;
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     leaf.extended_key_usages =
@@ -44,6 +44,14 @@ fn svid(path: &str) -> Result<CertificateParams, DemoError> {
         SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()),
     ];
     Ok(leaf)
+}
+
+/// OpenSSL takes a certificate for self-signed whose issuer has the name of its subject, and two without a
+/// name have the same.
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
 }
 
 fn write(home: &Path, name: &str, text: &str) -> Result<(), DemoError> {
