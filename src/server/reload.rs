@@ -64,20 +64,21 @@ async fn follow_policies(shared: Arc<Shared>, settings: policy::Settings) {
             _ = ticks.tick() => false,
             asked = hangup.recv() => asked.is_some(),
         };
-        let now = Glance::at(&settings.directory);
+        let directory = settings.directory.clone();
+        let Some(now) = aside(move || Glance::at(&directory)).await else { continue };
         if now == glance && !asked {
             continue;
         }
         glance = now;
-        match policy::version_on_disk(&settings) {
+        let look = settings.clone();
+        match aside(move || policy::version_on_disk(&look)).await.flatten() {
             Some(now) if now != seen => seen = now,
             Some(_) | None if asked => {}
             Some(_) | None => continue,
         }
-        let settings = settings.clone();
-        let loaded = tokio::task::spawn_blocking(move || Policies::load(&settings)).await;
-        match loaded {
-            Ok(Ok(policies)) => {
+        let load = settings.clone();
+        match aside(move || Policies::load(&load)).await {
+            Some(Ok(policies)) => {
                 let version = Arc::clone(policies.version());
                 tracing::info!(version = &*version, "policies reloaded");
                 warn_of(&policies);
@@ -85,15 +86,24 @@ async fn follow_policies(shared: Arc<Shared>, settings: policy::Settings) {
                 shared.record.metrics.policy_reload(true);
                 shared.record.ledger.record_config(version, None);
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 shared.record.metrics.policy_reload(false);
                 for fault in error.faults {
                     tracing::error!(%fault, "policies not reloaded; the old ones stay in force");
                 }
             }
-            Err(error) => tracing::error!(%error, "policies not reloaded"),
+            None => shared.record.metrics.policy_reload(false),
         }
     }
+}
+
+/// Does what may wait for a disk, or keeps a processor busy, away from the threads that serve calls. `None`,
+/// with a line in the log, if it panicked.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .inspect_err(|error| tracing::error!(%error, "the policies can't be looked at"))
+        .ok()
 }
 
 /// Tells readiness and metrics how identity and ledger are doing.
