@@ -38,11 +38,6 @@ impl Readiness {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a call would be served.
-    pub fn is_ready(&self) -> bool {
-        self.reasons().is_empty()
-    }
-
     /// Why calls aren't served; empty when they are.
     pub fn reasons(&self) -> Vec<&'static str> {
         let draining = self.draining.load(Ordering::Relaxed).then_some("shutting down");
