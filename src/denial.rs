@@ -49,6 +49,8 @@ pub enum Denial {
     Overloaded,
     /// The caller, or all callers together, hold too many sessions.
     TooManySessions,
+    /// Whose something is can't be looked up or written down.
+    StateUnavailable,
     /// The ledger can't take the entry that has to come first.
     LedgerUnavailable,
     /// Lictor has no usable identity of its own.
@@ -112,6 +114,7 @@ impl Denial {
             Self::Overloaded => retryable(row(503, 5030, "overloaded")),
             Self::LedgerUnavailable => retryable(row(503, 5031, "ledger_unavailable")),
             Self::TooManySessions => retryable(row(503, 5034, "too_many_sessions")),
+            Self::StateUnavailable => retryable(row(503, 5035, "state_unavailable")),
             Self::NotReady => retryable(row(503, 5032, "not_ready")),
             Self::Draining => closing(retryable(row(503, 5033, "draining"))),
             Self::UpstreamUnreachable => retryable(row(502, 5020, "upstream_unreachable")),
@@ -142,6 +145,9 @@ impl Denial {
             Self::RequestTimeout => "the request did not arrive in time".into(),
             Self::Overloaded => "too many bodies in flight; try again shortly".into(),
             Self::TooManySessions => "too many open sessions; end some first".into(),
+            Self::StateUnavailable => {
+                "the owner can't be looked up or recorded now; try again shortly".into()
+            }
             Self::LedgerUnavailable => "the call can't be recorded now; try again shortly".into(),
             Self::NotReady => "the proxy has no valid identity yet; try again shortly".into(),
             Self::Draining => "the proxy is shutting down; connect again".into(),

@@ -55,11 +55,11 @@ use self::{
 use crate::{
     denial::Denial,
     exchange::{End, Exchange, Record},
-    governance::Chain,
+    governance::{Chain, Owned},
     identity::{Peer, Source},
     listener,
     policy::Policies,
-    state::Sessions,
+    state::Owners,
     telemetry::metrics::Calls,
     upstream::Upstream,
 };
@@ -73,8 +73,8 @@ pub struct Shared {
     pub policies: ArcSwap<Policies>,
     /// The checks a call has to pass.
     pub chain: Chain,
-    /// Who opened which session.
-    pub sessions: Sessions,
+    /// Whose sessions, tasks and continuations are whose.
+    pub owners: Owners,
     /// Bytes of bodies in flight.
     pub budget: Arc<Budget>,
     /// Bounds.
@@ -112,6 +112,8 @@ pub struct Served {
 struct Read {
     route: usize,
     peer: Option<Arc<Peer>>,
+    /// Whose the things are that the call names, as it was judged.
+    owned: Owned,
     /// Held until the upstream has taken the body.
     reservation: Option<Reservation>,
 }
@@ -173,7 +175,7 @@ impl Proxy {
             return self.preflight(session, exchange).await;
         }
         let mut read = self.read(session, exchange).await?;
-        self.judge(exchange, &read)?;
+        self.judge(exchange, &mut read).await?;
         self.write_intent(exchange).await?;
         let answer = self.forward(session, exchange, &mut read).await?;
         self.answer(session, exchange, &read, answer).await

@@ -6,7 +6,7 @@ use crate::{
     denial::Denial,
     identity::Principal,
     policy::{Decision, Policies},
-    protocol::{Call, Class, SessionId},
+    protocol::{Call, Class},
 };
 
 /// A call in the place where it is judged.
@@ -26,9 +26,13 @@ pub struct Request<'a> {
 
 /// What has to be looked up before a call can be judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct Needs<'a> {
     /// Whose session this is.
-    pub session: Option<SessionId>,
+    pub session: Option<&'a str>,
+    /// Whose tasks these are.
+    pub tasks: Vec<&'a str>,
+    /// Whose continuation this is.
+    pub continuation: Option<&'a str>,
 }
 
 /// A snapshot of everything outside the call that the stages look at.
@@ -36,8 +40,31 @@ pub struct Needs {
 pub struct Facts {
     /// The policies in force.
     pub policies: Arc<Policies>,
-    /// SPIFFE ID of the owner of the session that [`Needs::session`] named, if that session is known.
-    pub session_owner: Option<Arc<str>>,
+    /// Who owns what the call names.
+    pub owned: Owned,
+}
+
+/// The owners of what [`Needs`] named. Nobody owns anything until it was looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owned {
+    /// Of the session.
+    pub session: Owner,
+    /// Of the tasks, in the same order.
+    pub tasks: Vec<Owner>,
+    /// Of the continuation.
+    pub continuation: Owner,
+}
+
+/// Whose something is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// There is no such thing.
+    #[default]
+    Nobody,
+    /// This principal's, by SPIFFE ID.
+    Is(Arc<str>),
+    /// It can't be looked up at the moment.
+    Unavailable,
 }
 
 /// What a stage says. There is no `Allow`: a stage can only let the next one judge, or end it.
@@ -55,7 +82,7 @@ pub trait Stage: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Adds what this stage wants to know to `needs`.
-    fn needs(&self, _call: &Call, _needs: &mut Needs) {}
+    fn needs<'a>(&self, _call: &'a Call, _needs: &mut Needs<'a>) {}
 
     /// Judges a call. What it learned for the record goes into `findings`.
     fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict;
@@ -121,7 +148,7 @@ impl Chain {
     }
 
     /// Names the facts that [`Self::evaluate`] needs for this call.
-    pub fn needs(&self, call: &Call) -> Needs {
+    pub fn needs<'a>(&self, call: &'a Call) -> Needs<'a> {
         let mut needs = Needs::default();
         for stage in &self.stages {
             stage.needs(call, &mut needs);

@@ -5,12 +5,14 @@
 //! that permits, so a forgotten or reordered stage can't grant access.
 
 pub mod chain;
+pub mod ownership;
 pub mod policy;
-pub mod session;
 
-pub use chain::{Chain, Facts, Findings, Needs, Permit, Refusal, Request, Stage, Verdict};
+pub use chain::{
+    Chain, Facts, Findings, Needs, Owned, Owner, Permit, Refusal, Request, Stage, Verdict,
+};
+pub use ownership::OwnershipStage;
 pub use policy::{PolicyStage, Visibility};
-pub use session::SessionStage;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::{
     denial::Denial,
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Settings},
-    protocol::{Call, SessionId, mcp},
+    protocol::{Call, Era, mcp},
 };
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ fn facts(policies: &str) -> Facts {
     std::fs::write(directory.path().join("a.cedar"), policies).expect("written");
     let settings = Settings { directory: directory.path().to_owned(), ..Settings::default() };
     let policies = Arc::new(Policies::load(&settings).expect("loads"));
-    Facts { policies, session_owner: None }
+    Facts { policies, owned: Owned::default() }
 }
 
 fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {
@@ -106,15 +106,26 @@ fn shadow_mode_permits_and_remembers_the_first_denial() {
 }
 
 #[test]
-fn a_session_is_its_owners() {
-    let chain = Chain::new(vec![Box::new(SessionStage)]);
-    let call = call(ECHO, Some("s-1"));
-    assert_eq!(chain.needs(&call).session, SessionId::parse("s-1"));
+fn what_a_call_names_is_its_owners() {
+    let chain = Chain::new(vec![Box::new(OwnershipStage)]);
     let mut facts = facts("@id(\"all\") permit (principal, action, resource);");
-    for (owner, fine) in
-        [(None, false), (Some("spiffe://td/agent-a"), true), (Some("spiffe://td/agent-b"), false)]
-    {
-        facts.session_owner = owner.map(Into::into);
-        assert_eq!(permitted(&chain, &call, &facts, false).is_ok(), fine, "{owner:?}");
+    let mine = Owner::Is("spiffe://td/agent-a".into());
+    let theirs = Owner::Is("spiffe://td/agent-b".into());
+    let session = |owner| Owned { session: owner, ..Owned::default() };
+    let cases = [(call(ECHO, Some("s-1")), session, "unknown_session")];
+    for (call, owned, unknown) in cases {
+        for (owner, expected) in [
+            (&Owner::Nobody, Some(unknown)),
+            (&mine, None),
+            (&theirs, Some(unknown)),
+            (&Owner::Unavailable, Some("state_unavailable")),
+        ] {
+            facts.owned = owned(owner.clone());
+            let refused = permitted(&chain, &call, &facts, false).err();
+            let kind = refused.map(|refusal| refusal.denial.row(Era::Legacy).kind);
+            assert_eq!(kind, expected, "{owner:?}");
+        }
+        facts.owned = Owned::default();
+        assert!(permitted(&chain, &call, &facts, false).is_err(), "nothing was looked up");
     }
 }

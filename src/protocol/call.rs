@@ -3,6 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
 
 use super::{Id, Method, json};
 
@@ -101,6 +103,35 @@ impl fmt::Debug for SessionId {
     }
 }
 
+/// The state of a call that goes on once the caller has answered questions (MCP 2026-07-28
+/// `basic/patterns/mrtr`): a digest over method, name and the server's `requestState`, in
+/// hexadecimal. A state that was given for one call is another continuation with any other.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Continuation(Box<str>);
+
+impl Continuation {
+    pub(super) fn new(method: &str, target: Option<&Target>, state: &str) -> Self {
+        let name = target.and_then(Target::name).unwrap_or_default();
+        let mut hash = Sha256::new();
+        for part in [method, name, state] {
+            hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hash.update(part);
+        }
+        Self(HEXLOWER.encode(&hash.finalize()).into())
+    }
+
+    /// The digest, 64 hexadecimal digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Continuation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Continuation(..)")
+    }
+}
+
 /// One decoded message, with the bytes it was decoded from.
 ///
 /// INVARIANT: `body` is what was judged and is what is forwarded; no field is derived from anything
@@ -119,6 +150,8 @@ pub struct Call {
     pub version: Option<Box<str>>,
     /// The legacy session it claims to belong to.
     pub session: Option<SessionId>,
+    /// What it goes on with, where it sends back a `requestState`.
+    pub continuation: Option<Continuation>,
     /// The message's bytes; empty for `GET` and `DELETE`.
     pub body: Bytes,
     /// Where `params.arguments` starts in `body`.
@@ -143,6 +176,11 @@ impl Call {
         self.era == Era::Legacy && self.method.name() == "initialize"
     }
 
+    /// What the caller goes on with when a server answers this call with such a `requestState`.
+    pub fn continuation_with(&self, state: &str) -> Continuation {
+        Continuation::new(self.method.name(), self.targets.first(), state)
+    }
+
     /// The id that an answer has to carry; `None` where no answer is expected.
     pub fn id(&self) -> Option<&Id> {
         match &self.kind {
@@ -162,6 +200,7 @@ impl fmt::Debug for Call {
             .field("targets", &self.targets)
             .field("version", &self.version)
             .field("session", &self.session)
+            .field("continuation", &self.continuation)
             .field("body", &format_args!("{} bytes", self.body.len()))
             .finish_non_exhaustive()
     }

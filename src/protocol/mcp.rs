@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod};
 
 use super::{
-    Call, DecodeError, Era, Fault, Id, Kind, Method, SessionId, Target,
+    Call, Continuation, DecodeError, Era, Fault, Id, Kind, Method, SessionId, Target,
     json::{self, ScanError},
     json_rpc::Message,
     method::{CLIENT_RESPONSE, Rule, SESSION_END, SESSION_STREAM},
@@ -89,6 +89,7 @@ fn bodiless(
         targets: vec![Target::Server],
         version: head.version.map(Into::into),
         session,
+        continuation: None,
         body: Bytes::new(),
         arguments: None,
         index: json::Index::default(),
@@ -116,8 +117,8 @@ fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
         }
     };
     let index = document.into_index();
-    let Read { era, kind, method, targets, version, session, arguments } = read;
-    Ok(Call { era, kind, method, targets, version, session, body, arguments, index })
+    let Read { era, kind, method, targets, version, session, continuation, arguments } = read;
+    Ok(Call { era, kind, method, targets, version, session, continuation, body, arguments, index })
 }
 
 fn unreadable(error: ScanError, era: Era) -> DecodeError {
@@ -133,6 +134,7 @@ struct Read {
     targets: Vec<Target>,
     version: Option<Box<str>>,
     session: Option<SessionId>,
+    continuation: Option<Continuation>,
     arguments: Option<usize>,
 }
 
@@ -151,6 +153,7 @@ fn response(head: &Head<'_>, id: Id) -> Result<Read, DecodeError> {
         targets: vec![Target::Server],
         version: head.version.map(Into::into),
         session: head.legacy_session()?,
+        continuation: None,
         arguments: None,
     })
 }
@@ -190,8 +193,12 @@ fn method_call(
     }
     let targets = target::all(&method, params).map_err(refuse)?;
     let arguments = params.typed_arguments(&method).map_err(refuse)?;
+    let continuation = params
+        .request_state(&method)
+        .map_err(refuse)?
+        .map(|state| Continuation::new(method.name(), targets.first(), &state));
     let version = head.version.map(Into::into);
-    Ok(Read { era, kind, method, targets, version, session, arguments })
+    Ok(Read { era, kind, method, targets, version, session, continuation, arguments })
 }
 
 /// The header and `_meta` have to name the same revision, and it has to be a modern one.

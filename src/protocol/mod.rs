@@ -15,7 +15,7 @@ pub mod mcp;
 pub mod method;
 pub mod sse;
 
-pub use call::{Call, Era, Kind, SessionId, Target};
+pub use call::{Call, Continuation, Era, Kind, SessionId, Target};
 pub use fault::{DecodeError, Fault};
 pub use json_rpc::Id;
 pub use method::{Class, Method};

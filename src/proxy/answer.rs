@@ -18,7 +18,7 @@ use crate::{
     governance::Visibility,
     protocol::{Call, Era, Kind, SessionId},
     response::{EventFilter, ListFilter},
-    state::sessions::BindError,
+    state,
     upstream::Answer,
 };
 
@@ -49,7 +49,8 @@ impl Proxy {
             principal.id.as_str(),
             head.status,
             &head.headers,
-        )?;
+        )
+        .await?;
         let shape = shape(&head.headers);
         let patience = Patience {
             idle: served.upstream.settings().idle_timeout,
@@ -106,7 +107,7 @@ impl Proxy {
         let standing = || {
             self.still_believed(read.peer.as_deref())?;
             if listens(call) {
-                self.still_permitted(call, principal, served, judged_by)?;
+                self.still_permitted(call, principal, served, &read.owned, judged_by)?;
             }
             Ok(())
         };
@@ -129,8 +130,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Keeps the table of sessions in step with what the upstream says.
-    fn follow_session(
+    /// Keeps what is known of sessions in step with what the upstream says.
+    async fn follow_session(
         &self,
         call: &Call,
         server: &str,
@@ -138,11 +139,11 @@ impl Proxy {
         status: StatusCode,
         headers: &HeaderMap,
     ) -> Result<(), Denial> {
-        let sessions = &self.shared.sessions;
+        let owners = &self.shared.owners;
         if let Some(session) = call.session.as_ref().filter(|_| call.era == Era::Legacy) {
             let ended = matches!(call.kind, Kind::End) && status.is_success();
             if ended || status == StatusCode::NOT_FOUND {
-                sessions.end(server, session.expose(), owner);
+                owners.end(state::Kind::Session, server, session.expose(), owner).await;
             }
         }
         if !opens_session(call, status) || !headers.contains_key(SESSION_HEADER) {
@@ -151,10 +152,9 @@ impl Proxy {
         let session = session_id(headers).and_then(SessionId::parse);
         let session = session.ok_or(Denial::UpstreamUnreadable)?;
         let now = self.shared.record.clock.unix();
-        sessions.bind(server, session.expose(), &owner.into(), now).map_err(|error| match error {
-            BindError::Full => Denial::TooManySessions,
-            BindError::Taken => Denial::UpstreamUnreadable,
-        })
+        let bound =
+            owners.bind(state::Kind::Session, server, session.expose(), &owner.into(), now).await;
+        bound.map_err(Self::unbound)
     }
 
     /// The upstream's headers without what was between the two of us.

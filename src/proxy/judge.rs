@@ -6,31 +6,37 @@ use super::{Proxy, Read, Served};
 use crate::{
     denial::Denial,
     exchange::Exchange,
-    governance::{Facts, Permit, Refusal, Request},
+    governance::{Facts, Owned, Owner, Permit, Refusal, Request},
     identity::Principal,
     ledger::Event,
-    policy::Policies,
     protocol::Call,
+    state::{BindError, Kind, Unavailable},
 };
 
 impl Proxy {
     /// Fetches the facts that the chain needs and asks it.
-    pub(super) fn judge(&self, exchange: &mut Exchange, read: &Read) -> Result<(), Denial> {
+    pub(super) async fn judge(
+        &self,
+        exchange: &mut Exchange,
+        read: &mut Read,
+    ) -> Result<(), Denial> {
         let (Some(call), Some(principal), Some(served)) =
             (&exchange.call, &exchange.principal, self.routes.get(read.route))
         else {
             return Err(Denial::NoRoute);
         };
+        let owned = self.owned(call, &served.server).await;
+        // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
-        match self.evaluate(call, principal, served, policies) {
+        let facts = Facts { policies, owned };
+        match self.evaluate(call, principal, served, &facts) {
             Ok(permit) => {
-                let now = self.shared.record.clock.unix();
-                let sessions = &self.shared.sessions;
-                if call.opens_session() && !sessions.admits(principal.id.as_str(), now) {
-                    return Err(Denial::TooManySessions);
+                if call.opens_session() {
+                    self.admit_session(principal)?;
                 }
                 exchange.permit = Some(permit);
+                read.owned = facts.owned;
                 Ok(())
             }
             Err(refusal) => {
@@ -43,18 +49,21 @@ impl Proxy {
 
     /// Whether the policies in force still permit a call that was judged by those of another version.
     /// For streams that only listen: they may be open for days, and nothing of what they ask is in a body.
+    /// Whose things are doesn't change.
     pub(super) fn still_permitted(
         &self,
         call: &Call,
         principal: &Principal,
         served: &Served,
+        owned: &Owned,
         judged_by: &str,
     ) -> Result<(), Denial> {
         let policies = self.shared.policies.load_full();
         if **policies.version() == *judged_by {
             return Ok(());
         }
-        match self.evaluate(call, principal, served, policies) {
+        let facts = Facts { policies, owned: owned.clone() };
+        match self.evaluate(call, principal, served, &facts) {
             Ok(_permit) => Ok(()),
             Err(refusal) => Err(refusal.denial),
         }
@@ -65,16 +74,8 @@ impl Proxy {
         call: &Call,
         principal: &Principal,
         served: &Served,
-        policies: Arc<Policies>,
+        facts: &Facts,
     ) -> Result<Permit, Refusal> {
-        let shared = &self.shared;
-        let now = shared.record.clock.unix();
-        let session_owner = shared
-            .chain
-            .needs(call)
-            .session
-            .and_then(|session| shared.sessions.owner(&served.server, session.expose(), now));
-        let facts = Facts { policies, session_owner };
         let request = Request {
             principal,
             call,
@@ -82,7 +83,47 @@ impl Proxy {
             listener: &self.name,
             shadow: served.route.shadow,
         };
-        shared.chain.evaluate(&request, &facts)
+        self.shared.chain.evaluate(&request, facts)
+    }
+
+    /// Looks up who owns what a call names.
+    async fn owned(&self, call: &Call, server: &str) -> Owned {
+        let needs = self.shared.chain.needs(call);
+        let mut owned = Owned::default();
+        if let Some(session) = needs.session {
+            owned.session = self.owner(Kind::Session, server, session).await;
+        }
+        for task in needs.tasks {
+            owned.tasks.push(self.owner(Kind::Task, server, task).await);
+        }
+        if let Some(continuation) = needs.continuation {
+            owned.continuation = self.owner(Kind::Continuation, server, continuation).await;
+        }
+        owned
+    }
+
+    async fn owner(&self, kind: Kind, server: &str, id: &str) -> Owner {
+        let now = self.shared.record.clock.unix();
+        match self.shared.owners.owner(kind, server, id, now).await {
+            Ok(Some(owner)) => Owner::Is(owner),
+            Ok(None) => Owner::Nobody,
+            Err(Unavailable) => Owner::Unavailable,
+        }
+    }
+
+    /// Asked before the upstream opens a session that couldn't be given to anybody.
+    fn admit_session(&self, principal: &Principal) -> Result<(), Denial> {
+        let now = self.shared.record.clock.unix();
+        self.shared.owners.admits(Kind::Session, principal.id.as_str(), now).map_err(Self::unbound)
+    }
+
+    /// What the caller is told when a session can't be bound to it.
+    pub(super) fn unbound(error: BindError) -> Denial {
+        match error {
+            BindError::Full => Denial::TooManySessions,
+            BindError::Taken => Denial::UpstreamUnreadable,
+            BindError::Unavailable(Unavailable) => Denial::StateUnavailable,
+        }
     }
 
     /// No entry, no forward: what may change state is on disk before the upstream hears of it, and

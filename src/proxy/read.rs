@@ -14,6 +14,7 @@ use super::{Proxy, Read, body, head};
 use crate::{
     denial::Denial,
     exchange::{Exchange, Taken},
+    governance::Owned,
     identity::{Peer, PeerError, Principal, Proof, Source},
     listener::{self, Door},
     protocol::mcp,
@@ -56,7 +57,7 @@ impl Proxy {
         let call =
             mcp::decode(&request.method, &request.headers, bytes).map_err(Denial::Undecodable)?;
         exchange.call = Some(call);
-        Ok(Read { route, peer, reservation: Some(reservation) })
+        Ok(Read { route, peer, owned: Owned::default(), reservation: Some(reservation) })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

@@ -1,7 +1,39 @@
-//! State that outlives a call, behind small interfaces of its own.
+//! State that outlives a call: what belongs to whom.
 //!
-//! Imports nothing else of the crate; identities are plain SPIFFE ID strings here.
+//! A server hands out ids that are of use to whoever knows them: sessions, tasks, states of a call that goes on.
+//! [`Owners`] remembers to whom each of them was given, so that nobody else can use it.
+//!
+//! Imports nothing else of the crate but telemetry; identities are plain SPIFFE ID strings here.
 
-pub mod sessions;
+mod key;
+mod memory;
+mod owners;
 
-pub use sessions::Sessions;
+pub use memory::Limits;
+pub use owners::{BindError, Owners, Unavailable};
+
+/// What can belong to somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A legacy session (`Mcp-Session-Id`).
+    Session,
+    /// A task, by its id.
+    Task,
+    /// The state of a call that waits for more input (`requestState`), by the digest that
+    /// `protocol::Continuation` makes of it.
+    Continuation,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Session, Self::Task, Self::Continuation];
+
+    /// The name used in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Task => "task",
+            Self::Continuation => "continuation",
+        }
+    }
+}

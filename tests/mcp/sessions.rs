@@ -120,7 +120,7 @@ async fn a_session_is_of_use_to_nobody_but_its_owner() {
         closings.iter().filter(|entry| entry["status"] == "unknown_session").collect();
     assert_eq!(refused.len(), 22);
     for entry in refused {
-        assert_eq!((&entry["stage"], &entry["decision"]), (&"session".into(), &"deny".into()));
+        assert_eq!((&entry["stage"], &entry["decision"]), (&"ownership".into(), &"deny".into()));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::protocol::{
 /// What a refusal at this level consists of.
 pub(super) type Refusal = (Fault, &'static str);
 
-/// The governed names of `params`. The last four aren't judged yet, but a server that read another
+/// The governed names of `params`. The last three aren't judged yet, but a server that read another
 /// spelling of them would do something that no reader of the ledger could see.
 const NAMES: &[&str] = &[
     "_meta",
@@ -20,11 +20,11 @@ const NAMES: &[&str] = &[
     "name",
     "notifications",
     "ref",
+    "requestState",
     "taskId",
     "uri",
     "inputResponses",
     "requestId",
-    "requestState",
     "task",
 ];
 
@@ -51,6 +51,7 @@ pub(super) struct Params<'a> {
     pub(super) task_id: Option<Value<'a>>,
     pub(super) reference: Option<Value<'a>>,
     pub(super) notifications: Option<Value<'a>>,
+    request_state: Option<Value<'a>>,
     pub(super) meta: Meta<'a>,
     misspelt: bool,
 }
@@ -74,6 +75,7 @@ impl<'a> Params<'a> {
                 "name" => read.name = Some(value),
                 "notifications" => read.notifications = Some(value),
                 "ref" => read.reference = Some(value),
+                "requestState" => read.request_state = Some(value),
                 "taskId" => read.task_id = Some(value),
                 "uri" => read.uri = Some(value),
                 other => read.misspelt |= spelling::is_variant(other, NAMES),
@@ -117,6 +119,17 @@ impl<'a> Params<'a> {
             None => [self.name, self.uri, self.task_id],
         };
         named.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// The `requestState` that is sent back. A vendor's method may mean something of its own by it.
+    pub(super) fn request_state(&self, method: &Method) -> Result<Option<Cow<'a, str>>, Refusal> {
+        match self.request_state {
+            Some(state) if method.rule().is_some() && state.kind() != Kind::Null => {
+                let detail = "`params.requestState` is not a string";
+                state.as_str().map(Some).ok_or((Fault::Params, detail))
+            }
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Where the arguments start, for the methods that have typed ones.

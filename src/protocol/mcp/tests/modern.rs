@@ -200,3 +200,40 @@ fn unknown_parameter_headers_pass() {
         [VERSION, ("mcp-method", "tools/call"), ("mcp-name", "echo"), ("mcp-param-region", "eu")];
     assert!(call(&headers, "echo").is_ok());
 }
+
+#[test]
+fn a_request_state_counts_for_one_call_only() {
+    let continuation = |method, params: &str, name| {
+        modern(method, params, Some(name)).expect("decodes").continuation
+    };
+    let call = |params| continuation("tools/call", params, "t");
+    let state = call(r#""name":"t","arguments":{},"requestState":"r-1""#);
+    assert!(state.is_some());
+    // The same however it is written, whatever else is sent along.
+    let other = r#""requestState":"r\u002d1","inputResponses":{},"name":"t","arguments":{"a":1}"#;
+    assert_eq!(call(other), state);
+    let asked = modern("tools/call", r#""name":"t""#, Some("t")).expect("decodes");
+    assert_eq!((&asked.continuation, Some(asked.continuation_with("r-1"))), (&None, state.clone()));
+    let others = [
+        call(r#""name":"t","requestState":"r-2""#),
+        call(r#""name":"t","requestState":"""#),
+        continuation("tools/call", r#""name":"t1","requestState":"r-1""#, "t1"),
+        continuation("prompts/get", r#""name":"t","requestState":"r-1""#, "t"),
+        continuation("resources/read", r#""uri":"t","requestState":"r-1""#, "t"),
+    ];
+    for other in others {
+        assert!(other.is_some() && other != state);
+    }
+    assert_eq!(call(r#""name":"t","requestState":null"#), None);
+    for wrong in ["1", "{}", "[\"r-1\"]", "true"] {
+        let outcome =
+            modern("tools/call", &format!(r#""name":"t","requestState":{wrong}"#), Some("t"));
+        assert_eq!(fault_of(outcome), (Fault::Params, Era::Modern, seven()), "{wrong}");
+    }
+    for variant in ["requeststate", "RequestState", "requestState\\u0000"] {
+        let outcome = modern("tools/call", &format!(r#""name":"t","{variant}":"r-1""#), Some("t"));
+        assert_eq!(fault_of(outcome).0, Fault::Invalid, "{variant}");
+    }
+    let vendor = modern("acme/poll", r#""requestState":{"a":1}"#, None).expect("decodes");
+    assert_eq!(vendor.continuation, None);
+}

@@ -1,0 +1,230 @@
+//! Bindings of one kind, in memory.
+//!
+//! An entry is made only when a server has handed something out, so that a caller can't fill the table by
+//! asking. Entries end with what they stand for, or when they were silent for too long.
+//!
+//! INVARIANT: an entry's owner never changes; a second [`Memory::bind`] of the same key by somebody else is
+//! refused.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{BindError, key::Key};
+
+/// Shortest time between two searches for silent entries that callers set off.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Bounds on what is kept of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most entries of one owner.
+    pub per_owner: usize,
+    /// Most entries at all.
+    pub total: usize,
+    /// How long an entry may be silent.
+    pub idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_owner: 10_000, total: 100_000, idle: Duration::from_secs(24 * 3600) }
+    }
+}
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Memory {
+    table: Mutex<Table>,
+    limits: Limits,
+}
+
+#[derive(Default)]
+struct Table {
+    bindings: HashMap<Key, Binding>,
+    per_owner: HashMap<Arc<str>, usize>,
+    /// When silent entries were last looked for.
+    reaped: Duration,
+}
+
+struct Binding {
+    owner: Arc<str>,
+    used: Duration,
+}
+
+impl Memory {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { table: Mutex::default(), limits }
+    }
+
+    /// The owner, if it is known; counts as use. `now` is time since the Unix epoch.
+    pub(super) fn owner(&self, key: &Key, now: Duration) -> Option<Arc<str>> {
+        let mut table = self.lock();
+        let binding = table.bindings.get_mut(key)?;
+        if now.saturating_sub(binding.used) > self.limits.idle {
+            table.remove(key);
+            return None;
+        }
+        binding.used = now;
+        Some(Arc::clone(&binding.owner))
+    }
+
+    /// Whether there is room for one more entry of `owner`.
+    pub(super) fn admits(&self, owner: &str, now: Duration) -> bool {
+        let mut table = self.lock();
+        self.make_room(&mut table, owner, now)
+    }
+
+    pub(super) fn bind(&self, key: Key, owner: &Arc<str>, now: Duration) -> Result<(), BindError> {
+        let mut table = self.lock();
+        if !self.make_room(&mut table, owner, now) {
+            return Err(BindError::Full);
+        }
+        match table.bindings.entry(key) {
+            Entry::Occupied(mut taken) if taken.get().owner == *owner => {
+                taken.get_mut().used = now;
+                return Ok(());
+            }
+            Entry::Occupied(_) => return Err(BindError::Taken),
+            Entry::Vacant(vacant) => {
+                vacant.insert(Binding { owner: Arc::clone(owner), used: now });
+            }
+        }
+        *table.per_owner.entry(Arc::clone(owner)).or_default() += 1;
+        Ok(())
+    }
+
+    /// Forgets an entry, unless it is somebody else's: an answer that comes late may speak of one that was
+    /// there before, under the same id.
+    pub(super) fn end(&self, key: &Key, owner: &str) {
+        let mut table = self.lock();
+        if table.bindings.get(key).is_some_and(|binding| *binding.owner == *owner) {
+            table.remove(key);
+        }
+    }
+
+    /// Entries held now.
+    pub(super) fn len(&self) -> usize {
+        self.lock().bindings.len()
+    }
+
+    fn make_room(&self, table: &mut Table, owner: &str, now: Duration) -> bool {
+        if self.fits(table, owner) {
+            return true;
+        }
+        // It takes a walk over the table, which callers at their limit must not be able to ask for as
+        // often as they like.
+        if now.saturating_sub(table.reaped) < REAP_INTERVAL {
+            return false;
+        }
+        table.reaped = now;
+        table.reap(self.limits.idle, now);
+        self.fits(table, owner)
+    }
+
+    fn fits(&self, table: &Table, owner: &str) -> bool {
+        let own = table.per_owner.get(owner).copied().unwrap_or_default();
+        own < self.limits.per_owner && table.bindings.len() < self.limits.total
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Every critical section leaves the table whole, so a poisoned lock is usable.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("bindings", &self.bindings.len()).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    fn remove(&mut self, key: &Key) {
+        if let Some(binding) = self.bindings.remove(key) {
+            self.forget(&binding.owner);
+        }
+    }
+
+    fn reap(&mut self, idle: Duration, now: Duration) {
+        let stale: Vec<Key> = self
+            .bindings
+            .iter()
+            .filter(|(_, binding)| now.saturating_sub(binding.used) > idle)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in stale {
+            self.remove(&key);
+        }
+    }
+
+    fn forget(&mut self, owner: &Arc<str>) {
+        if let Entry::Occupied(mut count) = self.per_owner.entry(Arc::clone(owner)) {
+            *count.get_mut() = count.get().saturating_sub(1);
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Kind;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn memory() -> Memory {
+        Memory::new(Limits { per_owner: 2, total: 3, idle: 10 * SECOND })
+    }
+
+    fn key(id: &str) -> Key {
+        Key::new(Kind::Session, "s", id)
+    }
+
+    #[test]
+    fn an_entry_belongs_to_who_made_it() {
+        let memory = memory();
+        let (a, b) = (Arc::from("a"), Arc::from("b"));
+        memory.bind(key("1"), &a, SECOND).unwrap();
+        assert_eq!(memory.bind(key("1"), &b, SECOND), Err(BindError::Taken));
+        assert_eq!(memory.owner(&key("1"), SECOND), Some(a));
+        assert_eq!(memory.owner(&key("2"), SECOND), None);
+        memory.end(&key("1"), "b");
+        assert_eq!(memory.len(), 1);
+        memory.end(&key("1"), "a");
+        assert_eq!(memory.owner(&key("1"), SECOND), None);
+        assert_eq!(memory.len(), 0);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_silent_entries_are_reaped() {
+        let memory = memory();
+        let (a, b) = (Arc::from("a"), Arc::from("b"));
+        memory.bind(key("1"), &a, SECOND).unwrap();
+        memory.bind(key("2"), &a, SECOND).unwrap();
+        assert_eq!(memory.bind(key("3"), &a, SECOND), Err(BindError::Full));
+        memory.bind(key("4"), &b, SECOND).unwrap();
+        assert!(!memory.admits("c", SECOND));
+        assert!(memory.owner(&key("4"), 9 * SECOND).is_some());
+        assert!(memory.admits("a", 12 * SECOND));
+        assert_eq!(memory.len(), 1);
+        assert_eq!(memory.owner(&key("4"), 30 * SECOND), None);
+    }
+
+    #[test]
+    fn the_table_is_not_walked_for_every_caller_who_asks() {
+        let memory = memory();
+        let a = Arc::from("a");
+        memory.bind(key("1"), &a, 20 * SECOND).unwrap();
+        memory.bind(key("2"), &a, 21 * SECOND).unwrap();
+        assert!(!memory.admits("a", 30 * SECOND));
+        // One is stale by now, but nobody looks again within a second.
+        assert!(!memory.admits("a", 30 * SECOND + SECOND / 2));
+        assert!(memory.admits("a", 31 * SECOND));
+    }
+}
