@@ -22,6 +22,10 @@ pub enum Denial {
     UnknownMethod,
     /// The session doesn't exist, or belongs to somebody else.
     UnknownSession,
+    /// The task doesn't exist, or belongs to somebody else.
+    UnknownTask,
+    /// What the call says it goes on with was never given to the caller for such a call.
+    UnknownContinuation,
     /// The message could not be decoded.
     Undecodable(DecodeError),
     /// No verified identity.
@@ -101,6 +105,8 @@ impl Denial {
             Self::Policy { .. } => row(200, 4030, "policy_denied"),
             Self::UnknownMethod => unknown_method(era),
             Self::UnknownSession => row(404, 4041, "unknown_session"),
+            Self::UnknownTask => row(200, -32602, "unknown_task"),
+            Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
             Self::Undecodable(error) => undecodable(error),
             Self::Unauthenticated => closing(row(401, 4010, "unauthenticated")),
             Self::IdentityExpired => closing(row(401, 4011, "identity_expired")),
@@ -131,6 +137,10 @@ impl Denial {
             Self::Policy { reason: None } => "not permitted by policy".into(),
             Self::UnknownMethod => "method not found".into(),
             Self::UnknownSession => "session not found; initialize again".into(),
+            Self::UnknownTask => "task not found".into(),
+            Self::UnknownContinuation => {
+                "request state not found; call again without `requestState`".into()
+            }
             Self::Undecodable(error) => Cow::Borrowed(&error.detail),
             Self::Unauthenticated => "no verified identity; present an X.509-SVID".into(),
             Self::IdentityExpired => {

@@ -1,8 +1,9 @@
-//! The ownership stage: a legacy session belongs to the principal that opened it.
+//! The ownership stage: sessions, tasks and continuations belong to the principal that they were given to.
 //!
-//! Anyone else, and anyone naming a session that Lictor never saw opened, is told that there is no such
-//! session (404), which tells a stranger nothing and makes an honest client initialise anew (MCP
-//! 2025-11-25 transports, "Session Management").
+//! Anyone else is told what they would be told of one that doesn't exist, so that a stranger learns nothing:
+//! no such session (404, which makes an honest client initialise anew; MCP 2025-11-25 transports, "Session
+//! Management"), no such task (−32602, as servers say it), no such continuation. Nor does anything exist that
+//! Lictor never saw given away.
 //!
 //! INVARIANT: what can't be looked up is refused as that, never as unknown: a client that is told 404 throws
 //! its session away.
@@ -10,7 +11,7 @@
 use super::chain::{Facts, Findings, Needs, Owner, Request, Stage, Verdict};
 use crate::{
     denial::Denial,
-    protocol::{Call, Era, SessionId},
+    protocol::{Call, Era, SessionId, Target},
 };
 
 /// Compares the owner of what a call names with the caller.
@@ -24,16 +25,28 @@ impl Stage for OwnershipStage {
 
     fn needs<'a>(&self, call: &'a Call, needs: &mut Needs<'a>) {
         needs.session = session(call).map(SessionId::expose);
+        needs.tasks.extend(tasks(call));
+        needs.continuation = call.continuation.as_ref().map(|continuation| continuation.as_str());
     }
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, _: &mut Findings) -> Verdict {
         let call = request.call;
         let owned = &facts.owned;
         let caller = request.principal.id.as_str();
-        if session(call).is_none() {
-            return Verdict::Continue;
+        let mut verdict = Ok(());
+        if session(call).is_some() {
+            verdict = verdict.and_then(|()| check(&owned.session, caller, Denial::UnknownSession));
         }
-        match check(&owned.session, caller, Denial::UnknownSession) {
+        let mut owners = owned.tasks.iter();
+        for _ in tasks(call) {
+            let owner = owners.next().unwrap_or(&Owner::Nobody);
+            verdict = verdict.and_then(|()| check(owner, caller, Denial::UnknownTask));
+        }
+        if call.continuation.is_some() {
+            let owner = &owned.continuation;
+            verdict = verdict.and_then(|()| check(owner, caller, Denial::UnknownContinuation));
+        }
+        match verdict {
             Ok(()) => Verdict::Continue,
             Err(denial) => Verdict::Deny(denial),
         }
@@ -51,4 +64,16 @@ fn check(owner: &Owner, caller: &str, unknown: Denial) -> Result<(), Denial> {
 /// The session that a call is in. Modern servers ignore the header, and so does Lictor.
 fn session(call: &Call) -> Option<&SessionId> {
     call.session.as_ref().filter(|_| call.era == Era::Legacy)
+}
+
+/// The tasks that a call names.
+fn tasks(call: &Call) -> impl Iterator<Item = &str> {
+    call.targets.iter().filter_map(|target| match target {
+        Target::Task(id) => Some(&**id),
+        Target::Server
+        | Target::Tool(_)
+        | Target::Prompt(_)
+        | Target::Resource(_)
+        | Target::Template(_) => None,
+    })
 }

@@ -111,8 +111,17 @@ fn what_a_call_names_is_its_owners() {
     let mut facts = facts("@id(\"all\") permit (principal, action, resource);");
     let mine = Owner::Is("spiffe://td/agent-a".into());
     let theirs = Owner::Is("spiffe://td/agent-b".into());
-    let session = |owner| Owned { session: owner, ..Owned::default() };
-    let cases = [(call(ECHO, Some("s-1")), session, "unknown_session")];
+    let get = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"t-1"}}"#;
+    let retry = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","requestState":"r-1"}}"#;
+    type Owning = fn(Owner) -> Owned;
+    let session: Owning = |owner| Owned { session: owner, ..Owned::default() };
+    let task: Owning = |owner| Owned { tasks: vec![owner], ..Owned::default() };
+    let continuation: Owning = |owner| Owned { continuation: owner, ..Owned::default() };
+    let cases = [
+        (call(ECHO, Some("s-1")), session, "unknown_session"),
+        (call(get, None), task, "unknown_task"),
+        (call(retry, None), continuation, "unknown_continuation"),
+    ];
     for (call, owned, unknown) in cases {
         for (owner, expected) in [
             (&Owner::Nobody, Some(unknown)),
@@ -127,5 +136,39 @@ fn what_a_call_names_is_its_owners() {
         }
         facts.owned = Owned::default();
         assert!(permitted(&chain, &call, &facts, false).is_err(), "nothing was looked up");
+    }
+}
+
+#[test]
+fn every_task_of_a_call_is_looked_up() {
+    let chain = Chain::new(vec![Box::new(OwnershipStage)]);
+    let mut headers = http::HeaderMap::new();
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+        ("mcp-session-id", "ignored"),
+    ] {
+        headers.insert(name, http::HeaderValue::from_static(value));
+    }
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{
+        "notifications":{"taskIds":["t-1","t-2"],"resourceSubscriptions":["file:///a"]},
+        "_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",
+                 "io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let call = mcp::decode(&http::Method::POST, &headers, Bytes::from_static(body.as_bytes()))
+        .expect("decodes");
+    let tasks = vec!["t-1", "t-2"];
+    assert_eq!(chain.needs(&call), Needs { tasks, ..Needs::default() });
+    let mut facts = facts("@id(\"all\") permit (principal, action, resource);");
+    let mine = Owner::Is("spiffe://td/agent-a".into());
+    for (tasks, fine) in [
+        (vec![], false),
+        (vec![mine.clone()], false),
+        (vec![mine.clone(), Owner::Nobody], false),
+        (vec![Owner::Nobody, mine.clone()], false),
+        (vec![mine.clone(), mine], true),
+    ] {
+        facts.owned.tasks = tasks;
+        assert_eq!(permitted(&chain, &call, &facts, false).is_ok(), fine, "{:?}", facts.owned);
     }
 }

@@ -41,9 +41,7 @@ async fn what_may_change_things_is_on_record_before_the_upstream_hears_of_it() {
     let rows = [
         (call("echo", "{}"), Some("execute")),
         (call("note", "{}"), Some("write")),
-        (request("tasks/cancel", r#"{"taskId":"t-1"}"#), Some("write")),
         (call("lookup", "{}"), None),
-        (request("tasks/get", r#"{"taskId":"t-1"}"#), None),
         (request("prompts/get", r#"{"name":"greeting"}"#), None),
         (request("resources/read", r#"{"uri":"note:///public"}"#), None),
         (request("tools/list", "{}"), None),
