@@ -52,6 +52,45 @@ async fn compare(script: &str, part: Part) {
     assert!(lost.is_empty(), "passes directly, but not through the chain:\n{}", lost.join("\n"));
 }
 
+/// What the suite asks of clients, but for authorization: there the server itself is the authority, and
+/// Lictor hands no caller's token on.
+const CLIENT: Part = Part {
+    selection: &[
+        "initialize",
+        "tools_call",
+        "elicitation-sep1034-client-defaults",
+        "sse-retry",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+        "json-schema-2020-12-preservation",
+    ],
+    passed: 73,
+    failed: 0,
+};
+
+/// The suite's servers name their own tools, so that what passes here owes nothing to our fixtures.
+#[tokio::test]
+async fn the_client_suite_passes_through_lictor() {
+    let node = process::interpreter("conformance.mjs");
+    let client = process::tests_path("clients/conformance.mjs");
+    let governed = process::tests_path("clients/governed.mjs");
+    let direct = format!("{} {}", node.display(), client.display());
+    let lictor = env!("CARGO_BIN_EXE_lictor");
+    let governed =
+        format!("{} {} {lictor} {}", node.display(), governed.display(), client.display());
+    let (direct, governed) = tokio::join!(
+        Report::of_client(&direct, CLIENT.selection),
+        Report::of_client(&governed, CLIENT.selection),
+    );
+    assert_eq!((direct.passed(), direct.failed()), (CLIENT.passed, CLIENT.failed), "{direct:?}");
+    let lost = direct.lost_in(&governed);
+    assert!(lost.is_empty(), "passes directly, but not through Lictor:\n{}", lost.join("\n"));
+}
+
 #[tokio::test]
 async fn the_active_suite_passes_through_the_chain() {
     compare(PYTHON, ACTIVE).await;

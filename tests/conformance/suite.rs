@@ -1,4 +1,4 @@
-//! Runs the MCP conformance suite against a URL and reads what it found, check by check.
+//! Runs the MCP conformance suite, against a URL or on a client, and reads what it found, check by check.
 
 use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path};
 
@@ -8,7 +8,7 @@ use crate::process::{interpreter, run, tests_path};
 
 const SCRIPT: &str = "node/node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
-/// Arguments of the suite that choose what is run.
+/// Arguments of the suite that choose what is run, or names of scenarios.
 pub(crate) type Selection = &'static [&'static str];
 
 /// One kind of check in one scenario. The suite emits some more than once in a run.
@@ -36,22 +36,36 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs the selected scenarios against `url`.
+    /// Runs the selected scenarios against the server at `url`.
     pub(crate) async fn of(url: &str, selection: Selection) -> Self {
+        let mut arguments = vec!["server", "--url", url];
+        arguments.extend(selection);
+        Self::by(&arguments).await
+    }
+
+    /// Runs `scenarios` on the client that `command` starts; the suite appends its server's URL.
+    pub(crate) async fn of_client(command: &str, scenarios: Selection) -> Self {
+        let mut report = Self::default();
+        for scenario in scenarios {
+            let arguments = ["client", "--command", command, "--scenario", scenario];
+            report.checks.extend(Self::by(&arguments).await.checks);
+        }
+        report
+    }
+
+    async fn by(arguments: &[&str]) -> Self {
         let results = tempfile::tempdir().expect("a directory for the results");
-        let script =
-            tests_path("node/node_modules/@modelcontextprotocol/conformance/dist/index.js");
-        let mut arguments: Vec<&OsStr> = vec![script.as_ref()];
-        arguments.extend(["server", "--url", url].map(OsStr::new));
-        arguments.extend(selection.iter().map(OsStr::new));
-        arguments.extend([OsStr::new("-o"), results.path().as_ref()]);
-        let output = run(interpreter(SCRIPT), &arguments).await;
+        let script = tests_path(SCRIPT);
+        let mut command: Vec<&OsStr> = vec![script.as_ref()];
+        command.extend(arguments.iter().map(OsStr::new));
+        command.extend([OsStr::new("-o"), results.path().as_ref()]);
+        let output = run(interpreter(SCRIPT), &command).await;
         let report = Self::read(results.path());
         assert!(!report.checks.is_empty(), "the suite reported nothing: {output:?}");
         report
     }
 
-    /// Reads `server-SCENARIO-TIME/checks.json` of every scenario.
+    /// Reads `[server-]SCENARIO-TIME/checks.json` of every scenario.
     fn read(results: &Path) -> Self {
         let mut report = Self::default();
         for entry in fs::read_dir(results).expect("the suite's results") {
