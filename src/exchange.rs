@@ -279,7 +279,8 @@ impl Exchange {
             | Target::Prompt(_)
             | Target::Resource(_)
             | Target::Template(_)
-            | Target::Task(_) => None,
+            | Target::Task(_)
+            | Target::Caller => None,
         })
     }
 

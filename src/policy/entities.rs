@@ -60,6 +60,7 @@ impl TypeNames {
             Target::Prompt(_) => &self.prompt,
             Target::Resource(_) | Target::Template(_) => &self.resource,
             Target::Task(_) => &self.task,
+            Target::Caller => &self.agent,
         }
     }
 }
@@ -171,14 +172,22 @@ impl World {
                 ancestors: vec![server_uid],
             },
         };
-        Triple {
-            principal: Node {
-                uid: uid(&self.types.agent, principal.id.as_str()),
-                ancestors: self.memberships(&principal.id),
-            },
-            action: Node { uid: action.uid.clone(), ancestors: action.groups.clone() },
-            resource,
-        }
+        let agent = Node {
+            uid: uid(&self.types.agent, principal.id.as_str()),
+            ancestors: self.memberships(&principal.id),
+        };
+        // What a server asks is a call in the other direction.
+        let (principal, resource) = match target {
+            Target::Caller => (resource, agent),
+            Target::Server
+            | Target::Tool(_)
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Template(_)
+            | Target::Task(_) => (agent, resource),
+        };
+        let action = Node { uid: action.uid.clone(), ancestors: action.groups.clone() };
+        Triple { principal, action, resource }
     }
 
     /// Trust domain, path prefixes (the ID itself is none) and groups.
@@ -223,8 +232,17 @@ impl World {
         agent.extend(captured.iter().flatten().map(|(name, value)| (*name, text(value))));
 
         let name = target.name().unwrap_or(server);
-        let resource = match target {
-            Target::Server => vec![("name", text(server)), ("tags", tags)],
+        let (agent_node, object_node) = match target {
+            Target::Caller => (&triple.resource, &triple.principal),
+            Target::Server
+            | Target::Tool(_)
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Template(_)
+            | Target::Task(_) => (&triple.principal, &triple.resource),
+        };
+        let object = match target {
+            Target::Server | Target::Caller => vec![("name", text(server)), ("tags", tags)],
             Target::Tool(_) => vec![
                 ("name", text(name)),
                 ("server", text(server)),
@@ -242,8 +260,8 @@ impl World {
             ],
             Target::Task(_) => vec![("server", text(server)), ("tags", tags)],
         };
-        let mut all = vec![entity(&triple.principal, agent)?, entity(&triple.resource, resource)?];
-        if !matches!(target, Target::Server) {
+        let mut all = vec![entity(agent_node, agent)?, entity(object_node, object)?];
+        if !matches!(target, Target::Server | Target::Caller) {
             let node = Node { uid: uid(&self.types.server, server), ancestors: vec![] };
             all.push(entity(&node, vec![("name", text(server)), ("tags", server_tags)])?);
         }

@@ -266,7 +266,9 @@ proptest! {
                         Target::Template("file:///{path}".into()),
                     ),
                 ],
-                Target::Server | Target::Template(_) | Target::Task(_) => vec![],
+                Target::Server | Target::Template(_) | Target::Task(_) | Target::Caller => {
+                    vec![]
+                }
             };
             for list in lists {
                 prop_assert!(list.put(|question| policies.may_list(question)), "{:?} {:?}", asked, list);

@@ -150,7 +150,8 @@ impl Policies {
             | Target::Tool(_)
             | Target::Prompt(_)
             | Target::Resource(_)
-            | Target::Task(_) => &self.lists,
+            | Target::Task(_)
+            | Target::Caller => &self.lists,
         };
         let Ok(place) = self.place(question, index) else { return false };
         if !place.slice.permits {
@@ -245,7 +246,8 @@ impl Policies {
             | Target::Prompt(_)
             | Target::Resource(_)
             | Target::Template(_)
-            | Target::Task(_) => Class::Execute,
+            | Target::Task(_)
+            | Target::Caller => Class::Execute,
         };
         let action = self
             .vocabulary

@@ -219,6 +219,7 @@ fn every_method_has_an_action_on_what_it_governs() {
     for rule in METHODS.iter().chain([&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE]) {
         let targets: Vec<Target> = match rule.governs {
             Governs::Server => vec![Target::Server],
+            Governs::Caller => vec![Target::Caller],
             Governs::Tool => vec![tool("t")],
             Governs::Prompt => vec![Target::Prompt("p".into())],
             Governs::Resource => vec![Target::Resource("file:///r".into())],

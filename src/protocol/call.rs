@@ -58,13 +58,15 @@ pub enum Target {
     Template(Box<str>),
     /// A task, by id.
     Task(Box<str>),
+    /// The caller itself, of whom the server asks something.
+    Caller,
 }
 
 impl Target {
-    /// The bare name, URI or id; `None` for the server itself.
+    /// The bare name, URI or id; `None` for the server itself and for the caller.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Server => None,
+            Self::Server | Self::Caller => None,
             Self::Tool(name)
             | Self::Prompt(name)
             | Self::Resource(name)

@@ -69,9 +69,20 @@ pub enum Message<'a> {
     },
     /// A result or an error, with the id of the request that it answers.
     Response {
-        /// The id.
-        id: Id,
+        /// The id; errors may lack it (or say `null`) when the request's own couldn't be read.
+        id: Option<Id>,
+        /// What was answered.
+        answer: Answer<'a>,
     },
+}
+
+/// The two kinds of answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer<'a> {
+    /// `result`, of any kind.
+    Result(Value<'a>),
+    /// `error`, an object.
+    Error(Value<'a>),
 }
 
 /// Why a text is no message.
@@ -108,6 +119,7 @@ fn anonymous(detail: &'static str) -> Refused {
 struct Envelope<'a> {
     jsonrpc: Option<Value<'a>>,
     id: Option<Id>,
+    null_id: bool,
     method: Option<Value<'a>>,
     params: Option<Value<'a>>,
     result: Option<Value<'a>>,
@@ -121,6 +133,7 @@ impl<'a> Envelope<'a> {
         for Member { name, value, .. } in root.members() {
             match &*name {
                 "jsonrpc" => envelope.jsonrpc = Some(value),
+                "id" if value.kind() == Kind::Null => envelope.null_id = true,
                 "id" => envelope.id = Some(Id::from_value(value).ok_or(anonymous(BAD_ID))?),
                 "method" => envelope.method = Some(value),
                 "params" => envelope.params = Some(value),
@@ -134,6 +147,9 @@ impl<'a> Envelope<'a> {
 
     fn into_message(self) -> Result<Message<'a>, Refused> {
         let refuse = |fault, detail| Err(Refused { fault, id: self.id.clone(), detail });
+        if self.null_id && self.error.is_none() {
+            return Err(anonymous(BAD_ID));
+        }
         if self.extra {
             return refuse(Fault::Invalid, "unknown member beside `method` and `params`");
         }
@@ -154,17 +170,18 @@ impl<'a> Envelope<'a> {
                     None => Message::Notification { method, params },
                 })
             }
-            (None, Some(_), None) | (None, None, Some(_)) => {
-                if self.params.is_some() {
-                    return refuse(Fault::Invalid, "`params` in a response");
-                }
-                if self.error.is_some_and(|error| error.kind() != Kind::Object) {
-                    return refuse(Fault::Invalid, "`error` is not an object");
-                }
-                match self.id {
-                    Some(id) => Ok(Message::Response { id }),
-                    None => Err(anonymous("a response without an id")),
-                }
+            (None, Some(_), None) | (None, None, Some(_)) if self.params.is_some() => {
+                refuse(Fault::Invalid, "`params` in a response")
+            }
+            (None, Some(_), None) if self.id.is_none() => Err(anonymous(NO_ID)),
+            (None, Some(result), None) => {
+                Ok(Message::Response { id: self.id, answer: Answer::Result(result) })
+            }
+            (None, None, Some(error)) if error.kind() != Kind::Object => {
+                refuse(Fault::Invalid, "`error` is not an object")
+            }
+            (None, None, Some(error)) => {
+                Ok(Message::Response { id: self.id, answer: Answer::Error(error) })
             }
             (None, None, None) => refuse(Fault::Invalid, "no `method`"),
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) | (None, Some(_), Some(_)) => {
@@ -174,4 +191,6 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// What a response lacks that can't be matched with its request.
+pub(super) const NO_ID: &str = "a response without an id";
 const BAD_ID: &str = "`id` is neither a string nor an integer literal within ±(2^53 − 1)";

@@ -23,7 +23,7 @@ use http::{HeaderMap, Method as HttpMethod};
 use super::{
     Call, Continuation, DecodeError, Era, Fault, Id, Kind, Method, SessionId, Target,
     json::{self, ScanError},
-    json_rpc::Message,
+    json_rpc::{Message, NO_ID},
     method::{CLIENT_RESPONSE, Rule, SESSION_END, SESSION_STREAM},
 };
 use head::Head;
@@ -31,6 +31,7 @@ use params::Params;
 
 mod head;
 mod params;
+pub mod server;
 mod spelling;
 mod target;
 
@@ -105,7 +106,7 @@ fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
         ..fault(refused.fault, head.era, refused.detail)
     })?;
     let read = match message {
-        Message::Response { id } => response(head, id)?,
+        Message::Response { id, .. } => response(head, id)?,
         Message::Request { id, method, params } => {
             let kind = Kind::Request(id.clone());
             method_call(head, &method, &Params::read(params), kind)
@@ -140,7 +141,8 @@ struct Read {
 
 /// The caller's answer to a request of the server. The era is the header's: a response has no
 /// `_meta`.
-fn response(head: &Head<'_>, id: Id) -> Result<Read, DecodeError> {
+fn response(head: &Head<'_>, id: Option<Id>) -> Result<Read, DecodeError> {
+    let Some(id) = id else { return Err(fault(Fault::Invalid, head.era, NO_ID)) };
     if head.era == Era::Modern {
         let detail = "clients don't send responses in this protocol revision";
         return Err(DecodeError { id: Some(id), ..fault(Fault::Invalid, head.era, detail) });

@@ -1,8 +1,11 @@
-//! The methods of MCP that a client may send, each with its class and what it touches.
+//! The methods of MCP that a client may send, and those that a server may send to its client, each
+//! with its class and what it touches.
 //!
-//! One table serves the decoder (where is the target?), the policy schema (which actions exist?)
-//! and the ledger (does the call need an intent?). Sources: `schema.ts` of each revision,
-//! 2024-11-05 to 2026-07-28, and the tasks extension.
+//! One table a side serves the decoder (where is the target?), the policy schema (which actions
+//! exist?) and the ledger (does the call need an intent?). The sides don't share a table: a client
+//! that sends `sampling/createMessage` sends an unknown method, and so does a server that sends
+//! `tools/call`. Sources: `schema.ts` of each revision, 2024-11-05 to 2026-07-28, and the tasks
+//! extension.
 
 /// How far a call can reach; the order is from harmless to dangerous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +45,9 @@ impl Class {
 pub enum Governs {
     /// Nothing but the server.
     Server,
+    /// The caller: it is a method of the server's side, and what is asked is in
+    /// [`super::mcp::server::Asks`].
+    Caller,
     /// `params.name` is a tool, `params.arguments` its arguments.
     Tool,
     /// `params.name` is a prompt, `params.arguments` its arguments.
@@ -74,6 +80,9 @@ pub enum ListOf {
 pub struct Rule {
     /// The method as it stands on the wire, or a name of ours for messages without one.
     pub name: &'static str,
+    /// The action that policies know it by: the name, unless the other side has a method of that
+    /// name.
+    pub action: &'static str,
     /// How far it can reach. For `tools/call` this is the worst case; policy knows the tool's own
     /// class.
     pub class: Class,
@@ -83,14 +92,24 @@ pub struct Rule {
     pub list: Option<ListOf>,
     /// Exists in revisions up to 2025-11-25.
     pub legacy: bool,
-    /// Exists in revision 2026-07-28 or its extensions.
+    /// Exists in revision 2026-07-28 or its extensions; a request of a server exists there only
+    /// within a result (`inputRequests`).
     pub modern: bool,
     /// Is a notification (has no id).
     pub notification: bool,
 }
 
 const fn request(name: &'static str, class: Class, governs: Governs, eras: (bool, bool)) -> Rule {
-    Rule { name, class, governs, list: None, legacy: eras.0, modern: eras.1, notification: false }
+    Rule {
+        name,
+        action: name,
+        class,
+        governs,
+        list: None,
+        legacy: eras.0,
+        modern: eras.1,
+        notification: false,
+    }
 }
 
 const fn list(name: &'static str, of: ListOf) -> Rule {
@@ -99,6 +118,14 @@ const fn list(name: &'static str, of: ListOf) -> Rule {
 
 const fn notification(name: &'static str, eras: (bool, bool)) -> Rule {
     Rule { notification: true, ..request(name, Class::Control, Governs::Server, eras) }
+}
+
+const fn ask(name: &'static str, action: &'static str, class: Class, eras: (bool, bool)) -> Rule {
+    Rule { action, ..request(name, class, Governs::Caller, eras) }
+}
+
+const fn notice(name: &'static str, eras: (bool, bool)) -> Rule {
+    Rule { governs: Governs::Caller, ..notification(name, eras) }
 }
 
 const LEGACY: (bool, bool) = (true, false);
@@ -143,24 +170,55 @@ pub static METHODS: &[Rule] = &[
     list("tools/list", ListOf::Tools),
 ];
 
-/// A method name, resolved against the table.
+/// Every method that a server may send to its client, sorted by name. Policies have an action for
+/// each request; notifications belong to the stream that was permitted.
+pub static SERVER_METHODS: &[Rule] = &[
+    ask("elicitation/create", "elicitation/create", Class::Write, BOTH),
+    notice("notifications/cancelled", BOTH),
+    notice("notifications/elicitation/complete", LEGACY),
+    notice("notifications/message", BOTH),
+    notice("notifications/progress", BOTH),
+    notice("notifications/prompts/list_changed", BOTH),
+    notice("notifications/resources/list_changed", BOTH),
+    notice("notifications/resources/updated", BOTH),
+    notice("notifications/subscriptions/acknowledged", MODERN),
+    notice("notifications/tasks", MODERN),
+    notice("notifications/tasks/status", LEGACY),
+    notice("notifications/tools/list_changed", BOTH),
+    ask("ping", "client/ping", Class::Control, LEGACY),
+    ask("roots/list", "roots/list", Class::Read, BOTH),
+    ask("sampling/createMessage", "sampling/createMessage", Class::Execute, BOTH),
+    ask("tasks/cancel", "client/tasks/cancel", Class::Write, LEGACY),
+    ask("tasks/get", "client/tasks/get", Class::Read, LEGACY),
+    ask("tasks/list", "client/tasks/list", Class::Read, LEGACY),
+    ask("tasks/result", "client/tasks/result", Class::Read, LEGACY),
+];
+
+/// A method name, resolved against the table of the side that sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// A row of [`METHODS`] or one of the three messages without a method.
+    /// A row of [`METHODS`] or [`SERVER_METHODS`], or one of the three messages without a method.
     Known(&'static Rule),
     /// Anything else; refused unless the policy schema names it.
     Vendor(Box<str>),
 }
 
 impl Method {
-    /// Looks a name up, byte for byte.
+    /// Looks up what a client sent, byte for byte.
     pub fn parse(name: &str) -> Self {
-        match METHODS.binary_search_by(|rule| rule.name.cmp(name)) {
-            Ok(index) => match METHODS.get(index) {
-                Some(rule) => Self::Known(rule),
-                None => Self::Vendor(name.into()),
-            },
-            Err(_) => Self::Vendor(name.into()),
+        Self::look_up(METHODS, name)
+    }
+
+    /// Looks up what a server sent, byte for byte.
+    pub fn of_server(name: &str) -> Self {
+        Self::look_up(SERVER_METHODS, name)
+    }
+
+    fn look_up(table: &'static [Rule], name: &str) -> Self {
+        let found = table.binary_search_by(|rule| rule.name.cmp(name)).ok();
+        match found.and_then(|index| table.get(index)) {
+            Some(rule) => Self::Known(rule),
+            None => Self::Vendor(name.into()),
         }
     }
 

@@ -76,6 +76,7 @@ impl<'a> Asked<'a> {
         let governs = method.rule().map_or(Governs::Server, |rule| rule.governs);
         let target = match governs {
             Governs::Server | Governs::Subscriptions => None,
+            Governs::Caller => Some(Target::Caller),
             Governs::Tool => name().map(Target::Tool),
             Governs::Prompt => name().map(Target::Prompt),
             Governs::Resource | Governs::Reference => name().map(Target::Resource),

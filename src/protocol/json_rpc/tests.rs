@@ -12,7 +12,7 @@ fn read(text: &str) -> Outcome {
     match Message::read(&document) {
         Ok(Message::Request { id, .. }) => Ok(("request", Some(id.as_json().to_owned()))),
         Ok(Message::Notification { .. }) => Ok(("notification", None)),
-        Ok(Message::Response { id }) => Ok(("response", Some(id.as_json().to_owned()))),
+        Ok(Message::Response { id, .. }) => Ok(("response", id.map(|id| id.as_json().to_owned()))),
         Err(Refused { fault, id, .. }) => Err((fault, id.map(|id| id.as_json().to_owned()))),
     }
 }

@@ -115,7 +115,9 @@ impl<'a> Params<'a> {
             Some(Governs::Tool | Governs::Prompt) => [self.name, None, None],
             Some(Governs::Resource) => [self.uri, None, None],
             Some(Governs::Task) => [self.task_id, None, None],
-            Some(Governs::Server | Governs::Reference | Governs::Subscriptions) => [None; 3],
+            Some(
+                Governs::Server | Governs::Caller | Governs::Reference | Governs::Subscriptions,
+            ) => [None; 3],
             None => [self.name, self.uri, self.task_id],
         };
         named.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -138,6 +140,7 @@ impl<'a> Params<'a> {
             Some(Governs::Tool | Governs::Prompt) => self.arguments,
             Some(
                 Governs::Server
+                | Governs::Caller
                 | Governs::Resource
                 | Governs::Task
                 | Governs::Reference

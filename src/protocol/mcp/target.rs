@@ -18,6 +18,7 @@ pub(super) fn all(method: &Method, params: &Params<'_>) -> Result<Vec<Target>, R
     let Some(rule) = method.rule() else { return Ok(vec![Target::Server]) };
     let one = match rule.governs {
         Governs::Server => Target::Server,
+        Governs::Caller => Target::Caller,
         Governs::Tool => Target::Tool(text(params.name, "`params.name` is not a string")?),
         Governs::Prompt => Target::Prompt(text(params.name, "`params.name` is not a string")?),
         Governs::Resource => Target::Resource(text(params.uri, "`params.uri` is not a string")?),
@@ -98,7 +99,7 @@ fn object<'a>(value: Option<Value<'a>>, detail: &'static str) -> Result<Value<'a
     value.filter(|value| value.kind() == Kind::Object).ok_or((Fault::Params, detail))
 }
 
-fn check_spelling(key: &str, names: &[&str]) -> Result<(), Refusal> {
+pub(super) fn check_spelling(key: &str, names: &[&str]) -> Result<(), Refusal> {
     if names.contains(&key) || !spelling::is_variant(key, names) {
         return Ok(());
     }

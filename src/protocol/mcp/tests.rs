@@ -67,6 +67,7 @@ fn seven() -> Option<String> {
 fn sample(governs: Governs) -> (&'static str, Option<&'static str>, Vec<Target>) {
     match governs {
         Governs::Server => ("", None, vec![Target::Server]),
+        Governs::Caller => ("", None, vec![Target::Caller]),
         Governs::Tool => {
             (r#""name":"t","arguments":{"a":1}"#, Some("t"), vec![Target::Tool("t".into())])
         }
