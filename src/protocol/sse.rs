@@ -5,8 +5,8 @@
 //! normalised: the raw events, one after the other, are the stream, byte for byte.
 //!
 //! An event that ends with CR is complete at once, because waiting for a possible LF could hold it
-//! back for ever. If that LF comes with a later chunk, it stands at the start of the next event's
-//! bytes, and counts for nothing there.
+//! back for ever. If that LF comes with a later chunk, it is an event of its own without any field: some
+//! readers wait for it.
 
 use std::{borrow::Cow, mem};
 
@@ -107,6 +107,11 @@ impl Splitter {
     /// [`Overlong`] once an event exceeds the limit; the events before it are in `events`, and the
     /// stream can't be read any further.
     pub fn feed(&mut self, mut chunk: Bytes, events: &mut Vec<Event>) -> Result<(), Overlong> {
+        if self.partial.is_empty() && self.boundary.after_cr && chunk.starts_with(b"\n") {
+            let raw = chunk.split_to(1);
+            self.boundary.observe(&raw);
+            events.push(Event { raw, first: false });
+        }
         while let Some(end) = self.boundary.advance(&chunk) {
             let last = chunk.split_to(end);
             self.check(last.len())?;
@@ -167,6 +172,11 @@ impl Event {
         Some(Cow::Owned(joined))
     }
 
+    /// Whether one of its `event` fields has this value; the last one counts, but some readers differ.
+    pub fn is_named(&self, name: &[u8]) -> bool {
+        self.lines().any(|line| line.name == Some(name))
+    }
+
     /// The event with other data: new `data` fields stand where the first one stood, every other
     /// line is kept as it came. An event without data is returned as it is.
     pub fn with_data(&self, data: &[u8]) -> Bytes {
@@ -193,7 +203,8 @@ impl Event {
             let marked = mem::take(&mut first) && line.content.starts_with(BYTE_ORDER_MARK);
             let mark_len = if marked { BYTE_ORDER_MARK.len() } else { 0 };
             let (mark, content) = line.content.split_at_checked(mark_len).unwrap_or_default();
-            Field { raw: line.raw, mark, ending: line.ending, data: data_value(content) }
+            let (name, data) = (value(content, b"event"), value(content, b"data"));
+            Field { raw: line.raw, mark, ending: line.ending, name, data }
         })
     }
 }
@@ -203,12 +214,13 @@ struct Field<'a> {
     raw: &'a [u8],
     mark: &'a [u8],
     ending: &'a [u8],
+    name: Option<&'a [u8]>,
     data: Option<&'a [u8]>,
 }
 
-/// The value of a `data` field: what follows the colon and one space; empty without a colon.
-fn data_value(line: &[u8]) -> Option<&[u8]> {
-    let rest = line.strip_prefix(b"data")?;
+/// The value of a line with this field: what follows the colon and one space; empty without a colon.
+fn value<'a>(line: &'a [u8], field: &[u8]) -> Option<&'a [u8]> {
+    let rest = line.strip_prefix(field)?;
     if rest.is_empty() {
         return Some(rest);
     }

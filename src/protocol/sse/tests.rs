@@ -71,6 +71,25 @@ fn data_follows_the_standard() {
 }
 
 #[test]
+fn names_are_looked_for_in_every_field() {
+    for (event, named) in [
+        ("event: endpoint\ndata: a\n\n", true),
+        ("event:endpoint\r\n\r\n", true),
+        ("data: a\revent: endpoint\r\r", true),
+        ("event: endpoint\nevent: message\n\n", true),
+        ("\u{feff}event: endpoint\n\n", true),
+        ("event: Endpoint\n\n", false),
+        ("event:  endpoint\n\n", false),
+        ("event : endpoint\n\n", false),
+        ("data: endpoint\n\n", false),
+        (": event: endpoint\n\n", false),
+    ] {
+        let (events, _) = split(&[event.as_bytes()]);
+        assert_eq!(events[0].is_named(b"endpoint"), named, "{event:?}");
+    }
+}
+
+#[test]
 fn editing_data_keeps_every_other_line() {
     for (event, new, expected) in [
         ("data: a\n\n", "b", "data: b\n\n"),
@@ -87,11 +106,11 @@ fn editing_data_keeps_every_other_line() {
 }
 
 #[test]
-fn a_line_feed_after_the_end_belongs_to_the_line_before() {
+fn a_line_feed_after_the_end_is_not_kept_waiting() {
     let (events, rest) = split(&[b"data: 1\r\n\r", b"\ndata: 2\r\n\r", b"\n"]);
-    assert_eq!(raw(&events), [&b"data: 1\r\n\r"[..], b"\ndata: 2\r\n\r"]);
-    assert_eq!(data(&events), [Some(b"1".to_vec()), Some(b"2".to_vec())]);
-    assert_eq!(rest, "\n");
+    assert_eq!(raw(&events), [&b"data: 1\r\n\r"[..], b"\n", b"data: 2\r\n\r", b"\n"]);
+    assert_eq!(data(&events), [Some(b"1".to_vec()), None, Some(b"2".to_vec()), None]);
+    assert_eq!(rest, "");
 }
 
 #[test]
