@@ -31,6 +31,7 @@ mod refusal;
 mod relay;
 mod respond;
 pub mod settings;
+mod sse_endpoint;
 
 use std::sync::Arc;
 
@@ -45,12 +46,13 @@ use pingora::{
 use tokio::time::timeout;
 use tracing::Instrument;
 
-pub use self::body::Budget;
+pub use self::{body::Budget, sse_endpoint::Streams};
 use self::{
     body::Reservation,
     drain::{Drain, Phase},
     origin::Doorplate,
     settings::{Limits, Route},
+    sse_endpoint::Leg,
 };
 use crate::{
     denial::Denial,
@@ -75,6 +77,8 @@ pub struct Shared {
     pub chain: Chain,
     /// Whose sessions, tasks and continuations are whose.
     pub owners: Owners,
+    /// The streams of clients of the HTTP+SSE transport.
+    pub streams: Streams,
     /// Bytes of bodies in flight.
     pub budget: Arc<Budget>,
     /// Bounds.
@@ -111,6 +115,7 @@ pub struct Served {
 /// What reading a message found besides the call itself.
 struct Read {
     route: usize,
+    leg: Leg,
     peer: Option<Arc<Peer>>,
     /// Whose the things are that the call names, as it was judged.
     owned: Owned,

@@ -26,7 +26,7 @@ use crate::{
     ledger::{self, Ledger},
     policy::{self, Policies},
     proxy::{
-        Budget, Shared,
+        Budget, Shared, Streams,
         drain::{Drain, Phase},
     },
     state::{self, Owners},
@@ -152,6 +152,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         policies: ArcSwap::from_pointee(policies),
         chain: Chain::new(vec![Box::new(OwnershipStage), Box::new(PolicyStage)]),
         owners: Owners::new(state::Limits::default()),
+        streams: Streams::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
         limits: config.limits,
         drain: Drain::new(),

@@ -224,6 +224,10 @@ pub(super) struct Upstream {
     /// Endpoint with path and query. `http` is for loopback addresses only.
     #[schemars(required, example = "https://files.example.org/mcp")]
     pub url: Option<String>,
+    /// The MCP transport it speaks.
+    #[schemars(extend("default" = "streamableHttp"))]
+    #[serde(default)]
+    pub transport: Transport,
     /// How far its answers are believed.
     #[schemars(extend("default" = "trusted"))]
     #[serde(default)]
@@ -246,6 +250,18 @@ pub(super) struct Upstream {
     /// How long it may take.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
+}
+
+/// The MCP transport that an upstream speaks.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Transport {
+    /// Streamable HTTP.
+    #[default]
+    StreamableHttp,
+    /// HTTP+SSE of revision 2024-11-05; `url` is that of the event stream.
+    Sse,
 }
 
 /// How far an upstream's answers are believed.

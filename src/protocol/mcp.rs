@@ -59,6 +59,28 @@ pub fn decode(method: &HttpMethod, headers: &HeaderMap, body: Bytes) -> Result<C
     }
 }
 
+/// Decodes a message that was posted to an endpoint of the HTTP+SSE transport (MCP 2024-11-05), where no
+/// revision since 2026-07-28 is spoken.
+///
+/// # Errors
+/// As [`decode`]. A message of a later revision is an unknown method, which makes clients that speak both
+/// try again with `initialize`.
+pub fn decode_posted(headers: &HeaderMap, body: Bytes) -> Result<Call, DecodeError> {
+    let detail = "method not found; this endpoint speaks revisions up to 2025-11-25";
+    let later = |id: Option<Id>, notification| DecodeError {
+        id,
+        notification,
+        ..fault(Fault::UnknownMethod, Era::Legacy, detail)
+    };
+    match decode(&HttpMethod::POST, headers, body) {
+        Ok(call) if call.era == Era::Modern => {
+            Err(later(call.id().cloned(), call.kind == Kind::Notification))
+        }
+        Err(error) if error.era == Era::Modern => Err(later(error.id, error.notification)),
+        decoded => decoded,
+    }
+}
+
 fn fault(fault: Fault, era: Era, detail: &'static str) -> DecodeError {
     let detail = detail.into();
     DecodeError { fault, id: None, notification: false, era, detail, requested: None }

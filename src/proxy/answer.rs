@@ -11,6 +11,7 @@ use super::{
     headers, origin,
     relay::{self, Patience, Relay, Shape},
     respond,
+    sse_endpoint::Leg,
 };
 use crate::{
     denial::Denial,
@@ -43,6 +44,9 @@ impl Proxy {
         if head.status.is_informational() || head.status.is_redirection() {
             return Err(Denial::UpstreamUnreadable.into());
         }
+        if matches!(read.leg, Leg::Message(_)) && head.status.is_success() {
+            return self.accept(session, exchange, body).await;
+        }
         self.follow_session(
             call,
             &served.server,
@@ -52,6 +56,11 @@ impl Proxy {
         )
         .await?;
         let shape = shape(&head.headers);
+        let owner = principal.id.shared();
+        let desk = self.desk(read, &owner).filter(|_| head.status.is_success());
+        if desk.is_some() && (shape != Shape::Events || !is_plain(&head.headers)) {
+            return Err(Denial::UpstreamUnreadable.into());
+        }
         let patience = Patience {
             idle: served.upstream.settings().idle_timeout,
             keep_alive: self.settings.keep_alive,
@@ -115,6 +124,7 @@ impl Proxy {
             session,
             body,
             shape,
+            desk,
             filter: events,
             reservation,
             left,

@@ -31,7 +31,7 @@ impl Proxy {
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
         parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
-        let mut opening = pin!(served.upstream.open(permit, parts, body));
+        let mut opening = pin!(served.upstream.open(permit, read.leg.endpoint(), parts, body));
         let mut late = pin!(sleep(served.upstream.settings().first_byte_timeout));
         let mut phase = self.shared.drain.watch();
         let mut watching = true;

@@ -10,7 +10,7 @@ use pingora::protocols::http::ServerSession;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-use super::{Proxy, Read, body, head};
+use super::{Proxy, Read, body, head, sse_endpoint::Leg};
 use crate::{
     denial::Denial,
     exchange::{Exchange, Taken},
@@ -29,6 +29,7 @@ impl Proxy {
     ) -> Result<Read, Denial> {
         let path = head::check(session)?;
         let (principal, peer) = self.identify(session)?;
+        let owner = principal.id.shared();
         exchange.principal = Some(principal);
         self.check_names(session)?;
         let request = session.req_header();
@@ -39,9 +40,7 @@ impl Proxy {
             shadow: served.route.shadow,
             calls: served.calls.clone(),
         });
-        if !matches!(request.method, Method::POST | Method::GET | Method::DELETE) {
-            return Err(Denial::HttpMethod);
-        }
+        let leg = self.leg(served, &path, &request.method, &owner)?;
         let reading = body::read(session, self.shared.limits.body, &self.shared.budget);
         let (bytes, reservation) = timeout(self.settings.body_timeout, reading)
             .await
@@ -54,10 +53,13 @@ impl Proxy {
         if request.method != Method::POST && !bytes.is_empty() {
             return Err(Denial::Framing("only POST has a body here"));
         }
-        let call =
-            mcp::decode(&request.method, &request.headers, bytes).map_err(Denial::Undecodable)?;
+        let call = match leg {
+            Leg::Whole | Leg::Stream => mcp::decode(&request.method, &request.headers, bytes),
+            Leg::Message(_) => mcp::decode_posted(&request.headers, bytes),
+        };
+        let call = call.map_err(Denial::Undecodable)?;
         exchange.call = Some(call);
-        Ok(Read { route, peer, owned: Owned::default(), reservation: Some(reservation) })
+        Ok(Read { route, leg, peer, owned: Owned::default(), reservation: Some(reservation) })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.
@@ -106,7 +108,8 @@ impl Proxy {
         }
     }
 
-    /// Exact match; `/mcp` and `/mcp/` are the same path, so that no redirect is needed.
+    /// Exact match; `/mcp` and `/mcp/` are the same path, so that no redirect is needed. Below the route to
+    /// an upstream with the HTTP+SSE transport are the places to post to.
     pub(super) fn route(&self, path: &str) -> Result<usize, Denial> {
         fn bare(path: &str) -> &str {
             path.strip_suffix('/').unwrap_or(path)
@@ -115,6 +118,7 @@ impl Proxy {
         self.routes
             .iter()
             .position(|served| bare(&served.route.path) == wanted)
+            .or_else(|| self.routes.iter().position(|served| served.token(wanted).is_some()))
             .ok_or(Denial::NoRoute)
     }
 }

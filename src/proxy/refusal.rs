@@ -95,6 +95,34 @@ pub(super) fn render(
     Rendered { row, status, headers, body }
 }
 
+/// A refusal that is told on a stream; `event` is empty where nobody waits for one.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) row: Row,
+    pub(super) event: Bytes,
+}
+
+/// Renders a refusal for the stream of a client whose posts are answered there. `None` if only the answer
+/// to the post itself can tell it: the message's id isn't known, or the connection has to end.
+pub(super) fn told(denial: &Denial, call: Option<&Call>, decision_id: Uuid) -> Option<Told> {
+    let row = denial.row(Era::Legacy);
+    let message = match (call, denial) {
+        _ if row.close => return None,
+        (Some(call), _) => call.id().map(|_| message(denial, call, decision_id)),
+        (None, Denial::Undecodable(error)) if error.notification => None,
+        (None, Denial::Undecodable(error)) if error.id.is_some() => {
+            Some(body(denial, row, answer_id(denial, None), decision_id))
+        }
+        (None, _) => return None,
+    };
+    Some(Told { row, event: message.map(|message| event(&message)).unwrap_or_default() })
+}
+
+/// An event with a JSON-RPC message, which is one line.
+pub(super) fn event(message: &[u8]) -> Bytes {
+    [b"event: message\ndata: ", message, b"\n\n"].concat().into()
+}
+
 /// The JSON-RPC error message that refuses a call, as it also goes into an event stream.
 pub(super) fn message(denial: &Denial, call: &Call, decision_id: Uuid) -> Bytes {
     let id = call.id().and_then(|id| serde_json::from_str(id.as_json()).ok());

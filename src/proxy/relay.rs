@@ -7,7 +7,7 @@
 //! A stream that breaks ends in band: the caller gets an error event for its own request id, then the end.
 //! A broken document is cut, which its framing shows.
 
-use std::{pin::pin, time::Duration};
+use std::{future::pending, pin::pin, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::ServerSession;
@@ -17,7 +17,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Halt, body::Reservation, caller, drain::Phase, refusal};
+use super::{Halt, body::Reservation, caller, drain::Phase, refusal, sse_endpoint::Desk};
 use crate::{
     denial::Denial,
     exchange::{Delivered, End},
@@ -58,8 +58,10 @@ pub(super) struct Relay<'a> {
     pub(super) session: &'a mut ServerSession,
     pub(super) body: Body,
     pub(super) shape: Shape,
+    /// Of a stream of the HTTP+SSE transport.
+    pub(super) desk: Option<Desk<'a>>,
     pub(super) filter: Option<EventFilter<'a>>,
-    /// For what the filter holds.
+    /// For what desk and filter hold.
     pub(super) reservation: Reservation,
     /// Bytes that the caller still waits for, where it was told how many there are.
     pub(super) left: Option<usize>,
@@ -77,6 +79,7 @@ pub(super) struct Relay<'a> {
 /// What the relay was waiting for.
 enum Next {
     Part(Bytes),
+    Told(Bytes),
     KeepAlive,
     Finished,
     Gone,
@@ -113,6 +116,7 @@ impl Relay<'_> {
                         _ = looks.tick() => if let Err(denial) = (self.standing)() {
                             break Next::Broken(denial);
                         },
+                        event = told(&mut self.desk) => break Next::Told(event),
                         next = &mut next => break next,
                     }
                 }
@@ -125,8 +129,11 @@ impl Relay<'_> {
                     }
                     Err(denial) => return self.end_early(&denial, boundary).await,
                 },
+                Next::Told(event) => self.write(event, false).await,
                 Next::KeepAlive => self.write(Bytes::from_static(b": keep-alive\n\n"), false).await,
                 Next::Finished => {
+                    // Whoever hears of the end finds nothing left of the stream.
+                    self.desk = None;
                     let written = self.write(Bytes::new(), true).await;
                     return written.err().unwrap_or(End::Answered);
                 }
@@ -139,15 +146,21 @@ impl Relay<'_> {
         }
     }
 
-    fn edit(&mut self, bytes: Bytes) -> Result<Bytes, Denial> {
-        match &mut self.filter {
-            None => Ok(bytes),
-            Some(filter) => {
-                let edited = filter.push(bytes).map_err(|_| Denial::UpstreamUnreadable)?;
-                self.reservation.resize(filter.held())?;
-                Ok(edited)
-            }
+    fn edit(&mut self, mut bytes: Bytes) -> Result<Bytes, Denial> {
+        if self.desk.is_none() && self.filter.is_none() {
+            return Ok(bytes);
         }
+        let mut held = 0;
+        if let Some(desk) = &mut self.desk {
+            bytes = desk.push(bytes)?;
+            held += desk.held();
+        }
+        if let Some(filter) = &mut self.filter {
+            bytes = filter.push(bytes).map_err(|_| Denial::UpstreamUnreadable)?;
+            held += filter.held();
+        }
+        self.reservation.resize(held)?;
+        Ok(bytes)
     }
 
     async fn write(&mut self, bytes: Bytes, last: bool) -> Result<(), End> {
@@ -181,6 +194,7 @@ impl Relay<'_> {
     /// Ends the answer before the upstream did. Dropping the body closes the upstream's stream at once.
     async fn end_early(mut self, denial: &Denial, boundary: sse::Boundary) -> End {
         let broken = End::Broken(denial.row(self.call.era));
+        self.desk = None;
         match self.shape {
             Shape::Document => broken,
             Shape::Events => {
@@ -190,9 +204,7 @@ impl Relay<'_> {
                 }
                 if self.call.id().is_some() {
                     let message = refusal::message(denial, self.call, self.decision_id);
-                    last.extend_from_slice(b"event: message\ndata: ");
-                    last.extend_from_slice(&message);
-                    last.extend_from_slice(b"\n\n");
+                    last.extend_from_slice(&refusal::event(&message));
                 }
                 match self.write(last.into(), true).await {
                     Ok(()) => broken,
@@ -200,6 +212,14 @@ impl Relay<'_> {
                 }
             }
         }
+    }
+}
+
+/// The next event of ours, where the stream has a desk.
+async fn told(desk: &mut Option<Desk<'_>>) -> Bytes {
+    match desk {
+        Some(desk) => desk.told().await,
+        None => pending().await,
     }
 }
 
@@ -259,7 +279,7 @@ pub(super) async fn collect(
             Next::Finished => return Ok(whole.freeze()),
             Next::Gone => return Err(Halt::Caller(End::CallerGone)),
             Next::Broken(denial) => return Err(denial.into()),
-            Next::KeepAlive => {}
+            Next::Told(_) | Next::KeepAlive => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use pingora::{http::ResponseHeader, protocols::http::ServerSession};
 use tokio::time::timeout;
 
@@ -28,12 +28,16 @@ impl Proxy {
             // Its share of the budget is free again, while the caller may take its time to read.
             call.body = Bytes::new();
         }
+        if self.refuse_on_stream(session, exchange, denial).await {
+            return;
+        }
         // The route is looked up again, since reading may have failed on its way.
-        let route = head::check(session).and_then(|path| self.route(&path)).ok();
-        let route = route.and_then(|index| self.routes.get(index));
+        let path = head::check(session).unwrap_or_default();
+        let route = self.route(&path).ok().and_then(|index| self.routes.get(index));
         let refusals = route.map_or(Refusals::default(), |served| served.route.refusals);
+        let only = route.and_then(|served| served.only(&path));
         let origin = self.doorplate.allowed_origin(&session.req_header().headers).cloned();
-        self.send_refusal(session, exchange, denial, refusals, origin).await;
+        self.send_refusal(session, exchange, denial, refusals, only, origin).await;
         session.set_total_drain_timeout(Some(DRAIN));
         let _ = session.drain_request_body().await;
     }
@@ -45,7 +49,7 @@ impl Proxy {
         exchange: &mut Exchange,
         denial: &Denial,
     ) {
-        self.send_refusal(session, exchange, denial, Refusals::default(), None).await;
+        self.send_refusal(session, exchange, denial, Refusals::default(), None, None).await;
     }
 
     async fn send_refusal(
@@ -54,10 +58,16 @@ impl Proxy {
         exchange: &mut Exchange,
         denial: &Denial,
         refusals: Refusals,
+        only: Option<Method>,
         origin: Option<HeaderValue>,
     ) {
         let rendered = refusal::render(denial, exchange.call.as_ref(), refusals, exchange.id);
         let mut headers = rendered.headers;
+        if let (Some(only), true) = (only, headers.contains_key(header::ALLOW))
+            && let Ok(only) = HeaderValue::from_str(only.as_str())
+        {
+            headers.insert(header::ALLOW, only);
+        }
         if let Some(origin) = origin {
             origin::expose(&mut headers, &origin);
         }

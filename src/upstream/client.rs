@@ -26,6 +26,7 @@ use rustls::pki_types::ServerName;
 use super::{
     Settings, Verification,
     connector::{Connector, Security},
+    endpoint::Endpoint,
     pool::{Client, Place, Pool},
     resolver::Resolver,
     tls,
@@ -153,19 +154,36 @@ impl Upstream {
     /// Sends a permitted call, and waits for the head of the answer.
     ///
     /// `head` is the caller's, already freed of hop-by-hop headers, credentials and identity headers. Its
-    /// method and headers are used; the target is that of the settings. `Host`, framing and
-    /// `Accept-Encoding` are set here.
+    /// method and headers are used; the target is that of the settings, or `at`, which this upstream has
+    /// announced. `Host`, framing and `Accept-Encoding` are set here.
     ///
     /// Dropping the future drops the call: the connection is closed, or the stream reset. There is no time
     /// limit but that of connecting; the caller races this against its own timers.
-    pub async fn open(&self, _permit: &Permit, head: Parts, body: Bytes) -> Result<Answer, Error> {
-        self.send(head, body).await
+    pub async fn open(
+        &self,
+        _permit: &Permit,
+        at: Option<&Endpoint>,
+        head: Parts,
+        body: Bytes,
+    ) -> Result<Answer, Error> {
+        self.send(at, head, body).await
+    }
+
+    /// Where it takes messages, as it announced on a stream of its own; `None` if it names another origin.
+    pub fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
+        Endpoint::resolve(announced, &self.settings.url, &self.uri)
     }
 
     /// [`Self::open`] for those who have shown a permit.
-    pub(super) async fn send(&self, head: Parts, body: Bytes) -> Result<Answer, Error> {
+    pub(super) async fn send(
+        &self,
+        at: Option<&Endpoint>,
+        head: Parts,
+        body: Bytes,
+    ) -> Result<Answer, Error> {
         let (client, place) = self.place()?;
-        let request = self.request(head, body);
+        let target = at.map_or(&self.uri, Endpoint::uri);
+        let request = Self::request(target, head, body);
         let answer = client.request(request).await.map_err(|error| {
             let sent_nothing = error.is_connect();
             let source = Box::new(error);
@@ -177,7 +195,7 @@ impl Upstream {
         Ok(answer.map(|incoming| Body { incoming, _place: place }))
     }
 
-    fn request(&self, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
+    fn request(target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
         let length = body.len();
         // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.
         let framed =
@@ -185,7 +203,7 @@ impl Upstream {
         let mut request = http::Request::new(Full::new(body));
         *request.method_mut() = head.method;
         *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = self.uri.clone();
+        *request.uri_mut() = target.clone();
         *request.headers_mut() = head.headers;
         let headers = request.headers_mut();
         // hyper makes it, or `:authority`, from the URI.

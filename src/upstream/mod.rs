@@ -2,6 +2,7 @@
 
 mod client;
 mod connector;
+mod endpoint;
 mod pool;
 mod resolver;
 pub mod settings;
@@ -12,4 +13,5 @@ mod tls;
 pub use tls::spiffe as client_config;
 
 pub use client::{Answer, Body, Error, SetupError, Upstream};
-pub use settings::{Settings, Verification};
+pub use endpoint::Endpoint;
+pub use settings::{Settings, Transport, Verification};

@@ -20,6 +20,17 @@ pub enum Verification {
     },
 }
 
+/// How messages and answers travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Streamable HTTP, of MCP 2025-03-26 and later: each message is answered where it was posted.
+    #[default]
+    StreamableHttp,
+    /// HTTP+SSE, of MCP 2024-11-05: one stream a client, on which all answers come, and a place to post
+    /// that the stream announces.
+    Sse,
+}
+
 /// One upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -27,6 +38,8 @@ pub struct Settings {
     pub name: String,
     /// Endpoint with path and query, exactly as requests go out.
     pub url: Url,
+    /// How messages and answers travel; with [`Transport::Sse`], `url` is that of the stream.
+    pub transport: Transport,
     /// How it is verified.
     pub verification: Verification,
     /// `Host` sent to it, where it differs from the URL's authority.

@@ -21,6 +21,7 @@ mod policies;
 mod process;
 mod sessions;
 mod site;
+mod sse;
 #[path = "../support/stub.rs"]
 #[expect(dead_code, reason = "parts of it are for the tests of framing and streams")]
 mod stub;

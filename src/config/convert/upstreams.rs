@@ -36,6 +36,10 @@ impl Reader<'_> {
     fn upstream(&mut self, it: shape::Upstream, place: &Place) -> Option<upstream::Settings> {
         // The one degree of trust there is.
         let shape::Trust::Trusted = it.trust;
+        let transport = match it.transport {
+            shape::Transport::StreamableHttp => upstream::Transport::StreamableHttp,
+            shape::Transport::Sse => upstream::Transport::Sse,
+        };
         let name = self.required(it.name, &place.key("name"));
         let url = self.required(it.url, &place.key("url"));
         let url = url.and_then(|text| self.url(&text, &place.key("url")));
@@ -58,6 +62,7 @@ impl Reader<'_> {
         Some(upstream::Settings {
             name: name?.0,
             url: url?,
+            transport,
             verification: verification?,
             host,
             connect_timeout: connect?,

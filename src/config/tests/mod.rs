@@ -89,6 +89,7 @@ fn the_documented_page_works_as_it_stands() {
     let upstream = upstream::Settings {
         name: "files".into(),
         url: "http://127.0.0.1:9000/mcp".parse().expect("a URL"),
+        transport: upstream::Transport::StreamableHttp,
         verification: upstream::Verification::Loopback,
         host: None,
         connect_timeout: Duration::from_secs(5),

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::{runtime::Handle, time::timeout};
 use url::Url;
 
-use super::{Error, Settings, Upstream, Verification};
+use super::{Error, Settings, Transport, Upstream, Verification};
 use crate::identity::{
     self as own, Source, SpiffeId,
     ca::{self, Ca, Credential, Written},
@@ -26,6 +26,7 @@ fn settings(url: &str, verification: Verification) -> Settings {
     Settings {
         name: "files".to_owned(),
         url: Url::parse(url).expect("URL"),
+        transport: Transport::default(),
         verification,
         host: None,
         connect_timeout: Duration::from_secs(2),
@@ -61,7 +62,8 @@ fn head(method: Method) -> Parts {
 /// Sends a call and reads the whole answer.
 async fn call(upstream: &Upstream, method: Method, body: &'static str) -> Result<String, Error> {
     let exchange = async {
-        let mut answer = upstream.send(head(method), Bytes::from_static(body.as_bytes())).await?;
+        let mut answer =
+            upstream.send(None, head(method), Bytes::from_static(body.as_bytes())).await?;
         let mut text = answer.status().as_str().to_owned();
         text.push(' ');
         while let Some(piece) = answer.body_mut().frame().await {

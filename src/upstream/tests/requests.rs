@@ -45,7 +45,7 @@ async fn target_host_and_framing_are_ours_and_the_rest_is_the_callers() {
             .header("x-other", "kept")
             .body(());
         let (head, ()) = request.expect("request").into_parts();
-        upstream.send(head, Bytes::from_static(b"body")).await.expect("answered");
+        upstream.send(None, head, Bytes::from_static(b"body")).await.expect("answered");
         let seen = server.seen().pop().expect("seen");
         assert_eq!((seen.target.as_str(), &seen.host), (target, &sent_host));
         assert_eq!((seen.method, &seen.body[..]), (Method::PUT, &b"body"[..]));
@@ -69,7 +69,7 @@ async fn an_empty_body_is_framed_as_its_method_wants() {
     let upstream = upstream.expect("set up");
     for (method, length) in [(Method::GET, None), (Method::DELETE, None), (Method::POST, Some("0"))]
     {
-        upstream.send(head(method.clone()), Bytes::new()).await.expect("answered");
+        upstream.send(None, head(method.clone()), Bytes::new()).await.expect("answered");
         let seen = server.seen().pop().expect("seen");
         let sent = seen.headers.get("content-length").map(|value| value.to_str().expect("text"));
         assert_eq!((seen.method, sent), (method, length));
@@ -116,7 +116,7 @@ async fn pieces_arrive_as_they_come_and_dropping_the_body_tells_the_upstream() {
         };
         let settings = settings(&format!("{scheme}://{address}/"), verification);
         let upstream = Upstream::new(settings, Some(source.clone())).expect("set up");
-        let answer = upstream.send(head(Method::GET), Bytes::new());
+        let answer = upstream.send(None, head(Method::GET), Bytes::new());
         let mut answer = timeout(DEADLINE, answer).await.expect("in time").expect("answered");
 
         frames.send(Ok(Frame::data(Bytes::from_static(b"one")))).await.expect("sent");
@@ -140,7 +140,7 @@ async fn trailers_are_dropped() {
     let (address, frames) = streaming(None).await;
     let settings = settings(&format!("http://{address}/"), Verification::Loopback);
     let upstream = Upstream::new(settings, None).expect("set up");
-    let mut answer = upstream.send(head(Method::GET), Bytes::new()).await.expect("answered");
+    let mut answer = upstream.send(None, head(Method::GET), Bytes::new()).await.expect("answered");
     frames.send(Ok(Frame::data(Bytes::from_static(b"one")))).await.expect("sent");
     let mut trailers = HeaderMap::new();
     trailers.insert("x-forged", "1".parse().expect("value"));
@@ -177,7 +177,7 @@ async fn streams_that_stay_open_leave_room_for_calls_on_http_2() {
     let upstream = Upstream::new(settings, Some(source)).expect("set up");
     let mut open = vec![];
     for number in 1..=250 {
-        let answer = timeout(DEADLINE, upstream.send(head(Method::GET), Bytes::new())).await;
+        let answer = timeout(DEADLINE, upstream.send(None, head(Method::GET), Bytes::new())).await;
         let answer = answer.unwrap_or_else(|_| panic!("stream {number} waits for a place"));
         open.push(answer.expect("answered"));
     }

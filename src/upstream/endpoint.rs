@@ -1,0 +1,118 @@
+//! [`Endpoint`]: where a server of the HTTP+SSE transport takes messages.
+//!
+//! Such a server announces on its stream where to post (MCP 2024-11-05 `basic/transports`, "HTTP with SSE"),
+//! as a reference that is resolved against the stream's own URL.
+//!
+//! INVARIANT: an [`Endpoint`] is of the origin of the upstream that made it, so that nobody can be sent
+//! elsewhere. Refused beside other origins: user information, fragments, and anything but visible ASCII.
+
+use std::fmt;
+
+use http::{Uri, uri::PathAndQuery};
+use url::Url;
+
+/// Longest reference in bytes.
+const LONGEST: usize = 2048;
+
+/// A place of one upstream that takes messages. Its query is the session's secret, so it has no `Display`,
+/// and its `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint(Uri);
+
+impl Endpoint {
+    /// Resolves what a server announced on the stream at `url`. `target` is where requests to it really go:
+    /// its authority is accepted as well, since a server behind a `Host` of its own speaks of that.
+    pub(super) fn resolve(announced: &[u8], url: &Url, target: &Uri) -> Option<Self> {
+        let visible = announced.iter().all(u8::is_ascii_graphic);
+        let announced = std::str::from_utf8(announced).ok()?;
+        if !visible || announced.is_empty() || announced.len() > LONGEST {
+            return None;
+        }
+        let place = url.join(announced).ok()?;
+        let named = Url::parse(&target.to_string()).ok()?;
+        let ours = place.origin() == url.origin() || place.origin() == named.origin();
+        let bare = place.username().is_empty() && place.password().is_none();
+        if !ours || !bare || place.fragment().is_some() {
+            return None;
+        }
+        let path = match place.query() {
+            Some(query) => format!("{}?{query}", place.path()),
+            None => place.path().to_owned(),
+        };
+        let mut parts = target.clone().into_parts();
+        parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
+        Uri::from_parts(parts).ok().map(Self)
+    }
+
+    pub(super) fn uri(&self) -> &Uri {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Endpoint(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(announced: &str) -> Option<String> {
+        let url = Url::parse("https://files.internal:8443/svc/sse?key=1").unwrap();
+        let target = Uri::from_static("https://files.example.org/svc/sse?key=1");
+        let endpoint = Endpoint::resolve(announced.as_bytes(), &url, &target)?;
+        Some(endpoint.uri().to_string())
+    }
+
+    #[test]
+    fn references_are_resolved_against_the_stream() {
+        for (announced, path) in [
+            ("/messages?sessionId=a%20b&c", "/messages?sessionId=a%20b&c"),
+            ("messages/?session_id=1", "/svc/messages/?session_id=1"),
+            ("?sessionId=1", "/svc/sse?sessionId=1"),
+            ("https://files.internal:8443/m?s=1", "/m?s=1"),
+            ("https://files.example.org/m?s=1", "/m?s=1"),
+            ("https://FILES.example.org:443/m", "/m"),
+            ("//files.internal:8443/m", "/m"),
+            ("../m", "/m"),
+        ] {
+            let whole = format!("https://files.example.org{path}");
+            assert_eq!(resolved(announced), Some(whole), "{announced}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_sent_elsewhere() {
+        for announced in [
+            "",
+            "https://files.internal/m",
+            "http://files.internal:8443/m",
+            "https://evil.example.org/m",
+            "//evil.example.org/m",
+            "\\\\evil.example.org/m",
+            "https://files.example.org.evil.example/m",
+            "https://user@files.example.org/m",
+            "https://files.example.org@evil.example/m",
+            "/m#s",
+            "/m m",
+            "/m\n",
+            "/ä",
+            "data:text/plain,1",
+            "javascript:1",
+            "file:///m",
+        ] {
+            assert_eq!(resolved(announced), None, "{announced}");
+        }
+        assert_eq!(resolved(&"m".repeat(LONGEST + 1)), None);
+    }
+
+    #[test]
+    fn the_session_is_not_shown() {
+        let url = Url::parse("http://127.0.0.1:1/sse").unwrap();
+        let target = Uri::from_static("http://127.0.0.1:1/sse");
+        let endpoint = Endpoint::resolve(b"/m?sessionId=secret", &url, &target).unwrap();
+        assert!(!format!("{endpoint:?}").contains("secret"));
+    }
+}
