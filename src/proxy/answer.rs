@@ -47,6 +47,7 @@ impl Proxy {
         if matches!(read.leg, Leg::Message(_)) && head.status.is_success() {
             return self.accept(session, exchange, body).await;
         }
+        read.leg.settle(call);
         self.follow_session(
             call,
             &served.server,

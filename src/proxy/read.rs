@@ -58,6 +58,7 @@ impl Proxy {
             Leg::Message(_) => mcp::decode_posted(&request.headers, bytes),
         };
         let call = call.map_err(Denial::Undecodable)?;
+        leg.expect(&call);
         exchange.call = Some(call);
         Ok(Read { route, leg, peer, owned: Owned::default(), reservation: Some(reservation) })
     }

@@ -17,7 +17,14 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Halt, body::Reservation, caller, drain::Phase, refusal, sse_endpoint::Desk};
+use super::{
+    Halt,
+    body::Reservation,
+    caller,
+    drain::Phase,
+    refusal,
+    sse_endpoint::{Desk, Open},
+};
 use crate::{
     denial::Denial,
     exchange::{Delivered, End},
@@ -98,6 +105,7 @@ impl Relay<'_> {
             // to say that this was all.
             watching &= self.left != Some(0);
             // Looking at the identity must not start the wait anew, nor the clocks in it.
+            let open = self.desk.as_ref().and_then(Desk::open);
             let next = {
                 let mut next = pin!(next(
                     self.session,
@@ -110,7 +118,7 @@ impl Relay<'_> {
                 loop {
                     // What ends the answer comes first: a stream that is always ready would win for ever.
                     tokio::select! { biased;
-                        _ = self.phase.wait_for(|phase| *phase >= self.ends_in) => {
+                        _ = self.phase.wait_for(|phase| ends(*phase, self.ends_in, open.as_deref())) => {
                             break Next::Broken(Denial::Draining);
                         }
                         _ = looks.tick() => if let Err(denial) = (self.standing)() {
@@ -170,9 +178,11 @@ impl Relay<'_> {
         self.delivered.add(&bytes);
         self.left = self.left.map(|left| left.saturating_sub(bytes.len()));
         let write = timeout(self.patience.stall, self.session.write_response_body(bytes, last));
+        let open = self.desk.as_ref().and_then(Desk::open);
         let over = async {
             // The sender lives as long as the process.
-            let _ = self.phase.wait_for(|phase| *phase >= self.ends_in).await;
+            let ends = |phase: &Phase| ends(*phase, self.ends_in, open.as_deref());
+            let _ = self.phase.wait_for(ends).await;
             sleep(GRACE).await;
         };
         tokio::select! { biased;
@@ -213,6 +223,11 @@ impl Relay<'_> {
             }
         }
     }
+}
+
+/// Whether an answer has to end in a phase. A stream of the HTTP+SSE transport stays while it owes answers.
+fn ends(phase: Phase, ends_in: Phase, open: Option<&Open>) -> bool {
+    phase >= if open.is_some_and(Open::is_awaited) { Phase::Ending } else { ends_in }
 }
 
 /// The next event of ours, where the stream has a desk.

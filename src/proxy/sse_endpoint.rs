@@ -19,20 +19,28 @@
 
 mod streams;
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode};
 use pingora::protocols::http::ServerSession;
 use tokio::{sync::mpsc, time::timeout};
 
+use self::streams::Entry;
+pub(super) use self::streams::Open;
 pub use self::streams::Streams;
-use self::streams::{Entry, Open};
 use super::{Halt, Proxy, Read, Served, head, refusal, settings::Refusals};
 use crate::{
     denial::Denial,
     exchange::{End, Exchange},
-    protocol::sse::{Event, Splitter},
+    protocol::{
+        Call, Kind, json,
+        sse::{Event, Splitter},
+    },
     upstream::{Body, Endpoint, Transport},
 };
 
@@ -63,6 +71,26 @@ impl Leg {
         match self {
             Self::Whole | Self::Stream => None,
             Self::Message(open) => Some(&open.endpoint),
+        }
+    }
+
+    /// Takes note that the upstream has not taken a message.
+    pub(super) fn settle(&self, call: &Call) {
+        if let (Self::Message(open), Some(id)) = (self, call.id()) {
+            open.settle(id.as_json());
+        }
+    }
+
+    /// Takes note of what will be answered on the stream, so that a shutdown waits for it.
+    pub(super) fn expect(&self, call: &Call) {
+        let Self::Message(open) = self else { return };
+        match &call.kind {
+            Kind::Request(id) => open.expect(id.as_json()),
+            Kind::Notification if call.method.name() == "notifications/cancelled" => {
+                let cancelled = member(&call.body, &["params", "requestId"]);
+                cancelled.into_iter().for_each(|id| open.settle(&id));
+            }
+            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End => {}
         }
     }
 }
@@ -172,8 +200,11 @@ impl Proxy {
         let served = self.routes.get(self.route(&path).ok()?)?;
         let token = served.token(&path)?;
         let owner = exchange.principal.as_ref()?.id.as_str();
-        let statuses = served.route.refusals == Refusals::HttpStatus;
-        self.shared.streams.find(token, &served.server, owner).filter(|_| !statuses)
+        let open = self.shared.streams.find(token, &served.server, owner)?;
+        if let Some(id) = exchange.call.as_ref().and_then(Call::id) {
+            open.settle(id.as_json());
+        }
+        (served.route.refusals != Refusals::HttpStatus).then_some(open)
     }
 
     /// The desk of a stream that begins, if it is one of this transport.
@@ -213,11 +244,21 @@ impl Desk<'_> {
         for event in events {
             if event.is_named(b"endpoint") {
                 edited.extend_from_slice(&self.announce(&event)?);
-            } else {
-                edited.extend_from_slice(event.raw());
+                continue;
             }
+            if let Some(entry) = self.entry.as_ref().filter(|entry| entry.open.is_awaited())
+                && let Some(id) = event.data().and_then(|data| member(&data, &["id"]))
+            {
+                entry.open.settle(&id);
+            }
+            edited.extend_from_slice(event.raw());
         }
         Ok(edited.freeze())
+    }
+
+    /// The stream, once its announcement has passed.
+    pub(super) fn open(&self) -> Option<Arc<Open>> {
+        self.entry.as_ref().map(|entry| Arc::clone(&entry.open))
     }
 
     /// Bytes of the event that isn't whole yet.
@@ -250,6 +291,7 @@ impl Desk<'_> {
             owner: Arc::clone(self.owner),
             endpoint,
             tell: self.tell.clone(),
+            awaited: Mutex::default(),
         };
         let entry = self.streams.open(open).ok_or(Denial::TooManySessions)?;
         let path = self.served.route.path.strip_suffix('/').unwrap_or(&self.served.route.path);
@@ -257,4 +299,14 @@ impl Desk<'_> {
         self.entry = Some(entry);
         Ok(event.with_data(place.as_bytes()))
     }
+}
+
+/// The raw JSON at a place of a message that isn't a request with an id of its own.
+fn member(message: &[u8], path: &[&str]) -> Option<String> {
+    let document = json::scan(message, json::Limits::default()).ok()?;
+    let root = document.root();
+    let asks = root.member("method").is_some() && root.member("id").is_some();
+    let found = path.iter().try_fold(root, |value, key| value.member(key))?;
+    let raw = std::str::from_utf8(found.raw()).ok()?;
+    (!asks).then(|| raw.to_owned())
 }

@@ -194,6 +194,40 @@ async fn refusals_come_on_the_stream_and_the_session_lives_on() {
 }
 
 #[tokio::test]
+async fn a_shutdown_waits_for_the_answers_that_a_stream_owes() {
+    let mut stub = Stub::scripted().await;
+    let mut lictor = lictor(&stub).await;
+    let mut owes = open(a(&lictor).await, &mut stub, "s-1").await;
+    let mut idle = open(b(&lictor).await, &mut stub, "s-2").await;
+    let (mut caller, mut other) = (a(&lictor).await, b(&lictor).await);
+    let numbered = |id: u32| call("echo", "{}").replace("\"id\":7", &format!("\"id\":{id}"));
+    for id in [1, 2, 3] {
+        taken(&mut caller, &mut stub, &owes.place, &numbered(id), AT).await;
+    }
+    taken(&mut other, &mut stub, &idle.place, &numbered(1), "/messages?sessionId=s-2").await;
+    let answer = |id: u32| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n");
+    idle.far.chunk(answer(1)).await;
+    assert_eq!(event(&mut idle.reply).await, answer(1));
+    // One is answered, one is cancelled.
+    owes.far.chunk(answer(1)).await;
+    assert_eq!(event(&mut owes.reply).await, answer(1));
+    let cancelled =
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+    taken(&mut caller, &mut stub, &owes.place, cancelled, AT).await;
+    lictor.terminate().await;
+    assert_eq!(idle.reply.chunk().await, None);
+    // A question with the id of the answer is no answer.
+    let question = "data: {\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n\n";
+    owes.far.chunk(question).await;
+    assert_eq!(event(&mut owes.reply).await, question);
+    owes.far.chunk(answer(3)).await;
+    assert_eq!(event(&mut owes.reply).await, answer(3));
+    assert_eq!(owes.reply.chunk().await, None);
+    assert!(lictor.ended().await.success());
+    lictor.closings(7).await;
+}
+
+#[tokio::test]
 async fn what_the_upstream_says_of_a_post_is_relayed() {
     let mut stub = Stub::scripted().await;
     let lictor = lictor(&stub).await;

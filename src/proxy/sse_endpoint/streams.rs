@@ -3,7 +3,7 @@
 //! In memory, since a stream is: it ends with its connection, and its entry with it.
 
 use std::{
-    collections::{HashMap, hash_map},
+    collections::{HashMap, HashSet, hash_map},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -18,6 +18,9 @@ use crate::upstream::Endpoint;
 /// Most streams of one caller, and of all together.
 const MOST: (usize, usize) = (1_000, 100_000);
 
+/// Most requests of a stream whose answers are waited for when the process has to stop.
+const AWAITED: usize = 1_000;
+
 /// An open stream of the HTTP+SSE transport.
 #[derive(Debug)]
 pub(in crate::proxy) struct Open {
@@ -29,6 +32,32 @@ pub(in crate::proxy) struct Open {
     pub(super) endpoint: Endpoint,
     /// Takes events of ours for it.
     pub(super) tell: mpsc::Sender<Bytes>,
+    /// Ids, as JSON, of requests that were posted and have no answer yet.
+    pub(super) awaited: Mutex<HashSet<Box<str>>>,
+}
+
+impl Open {
+    /// An answer with this id will come on the stream.
+    pub(super) fn expect(&self, id: &str) {
+        let mut awaited = self.awaited();
+        if awaited.len() < AWAITED {
+            awaited.insert(id.into());
+        }
+    }
+
+    /// It has come, or won't.
+    pub(super) fn settle(&self, id: &str) {
+        self.awaited().remove(id);
+    }
+
+    /// Whether an answer is still to come.
+    pub(in crate::proxy) fn is_awaited(&self) -> bool {
+        !self.awaited().is_empty()
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashSet<Box<str>>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// All open streams with an announced endpoint.
@@ -46,6 +75,7 @@ struct Table {
 pub(super) struct Entry<'a> {
     streams: &'a Streams,
     token: Box<str>,
+    pub(super) open: Arc<Open>,
 }
 
 impl Streams {
@@ -64,8 +94,9 @@ impl Streams {
             return None;
         }
         *table.per_owner.entry(Arc::clone(&open.owner)).or_default() += 1;
-        table.open.insert(token.clone(), Arc::new(open));
-        Some(Entry { streams: self, token })
+        let open = Arc::new(open);
+        table.open.insert(token.clone(), Arc::clone(&open));
+        Some(Entry { streams: self, token, open })
     }
 
     /// The stream with this token, if it leads to `server` and `owner` has opened it.
@@ -137,7 +168,13 @@ mod tests {
         };
         let endpoint = Upstream::new(settings, None).unwrap().endpoint(b"/message").unwrap();
         let (tell, _) = mpsc::channel(1);
-        Open { server: "files".into(), owner: owner.into(), endpoint, tell }
+        Open {
+            server: "files".into(),
+            owner: owner.into(),
+            endpoint,
+            tell,
+            awaited: Mutex::default(),
+        }
     }
 
     #[test]
