@@ -74,6 +74,7 @@ fn tasks(call: &Call) -> impl Iterator<Item = &str> {
         | Target::Tool(_)
         | Target::Prompt(_)
         | Target::Resource(_)
-        | Target::Template(_) => None,
+        | Target::Template(_)
+        | Target::Caller => None,
     })
 }
