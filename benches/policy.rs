@@ -86,6 +86,7 @@ fn decide(criterion: &mut Criterion) {
         method: &method,
         target,
         arguments,
+        asks: None,
         era: Era::Modern,
     };
     let (typed, plain) = (Target::Tool("read_file".into()), Target::Tool("tool-1".into()));

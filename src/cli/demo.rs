@@ -30,8 +30,9 @@ const TRUST_DOMAIN: &str = "demo.lictor.internal";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The policies, as they stand in `policies/`.
-const POLICIES: [(&str, &str); 2] = [
+const POLICIES: [(&str, &str); 3] = [
     ("starter.cedar", include_str!("../../policies/starter.cedar")),
+    ("asks.cedar", include_str!("../../policies/asks.cedar")),
     ("files.cedarschema", include_str!("../../policies/files.cedarschema")),
 ];
 

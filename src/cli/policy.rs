@@ -18,7 +18,11 @@ use crate::{
     config,
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Question, Settings},
-    protocol::{Era, Method, Target, json},
+    protocol::{
+        Era, Method, Target, json,
+        mcp::server::{self, Asks, ServerMessage},
+        method::Governs,
+    },
 };
 
 /// `lictor policy …`
@@ -64,7 +68,7 @@ struct Explain {
     /// Name of the upstream.
     #[arg(long, required_unless_present = "decision")]
     server: Option<String>,
-    /// Method on the wire.
+    /// Method, named as the action of policies: `client/ping` is the `ping` of a server.
     #[arg(long, default_value = "tools/call")]
     method: String,
     #[command(flatten)]
@@ -72,6 +76,9 @@ struct Explain {
     /// Arguments of the tool, as JSON.
     #[arg(long)]
     arguments: Option<String>,
+    /// Parameters of a request of the server to the caller, as JSON.
+    #[arg(long, value_name = "PARAMS", conflicts_with = "arguments")]
+    asks: Option<String>,
     /// Name of the listener.
     #[arg(long, default_value = "inbound")]
     listener: String,
@@ -195,9 +202,8 @@ fn explain_call(
         era: explain.era,
     };
     let target = explain.target.target();
-    let asked =
-        case.ask(&target, explain.arguments.as_deref(), |question| policies.explain(question));
-    match asked {
+    let given = Given { arguments: explain.arguments.as_deref(), asks: explain.asks.as_deref() };
+    match case.ask(target, given, |question| policies.explain(question)) {
         Ok(explanation) => {
             write!(out, "{explanation}")?;
             let permit = explanation.decision.permit;
@@ -247,6 +253,8 @@ struct CallCase {
     resource: Option<Box<str>>,
     task: Option<Box<str>>,
     arguments: Option<Box<RawValue>>,
+    /// Parameters of what the server asks.
+    asks: Option<Box<RawValue>>,
     expect: Expected,
     /// Id of a policy that has to be among those that determined the decision.
     policy: Option<String>,
@@ -280,6 +288,7 @@ const FIELDS: &[&str] = &[
     "resource",
     "task",
     "arguments",
+    "asks",
     "expect",
     "policy",
     "offered",
@@ -360,14 +369,21 @@ impl Case {
     /// Puts the case as a question.
     fn ask<T>(
         &self,
-        target: &Target,
-        arguments: Option<&str>,
+        target: Target,
+        given: Given<'_>,
         judge: impl FnOnce(&Question<'_>) -> T,
     ) -> Result<T, String> {
         let id = SpiffeId::parse(&self.principal)
             .map_err(|error| format!("principal `{}`: {error}", self.principal))?;
         let method = Method::named(&self.method);
-        let document = arguments
+        let asks = given.asks(&method)?;
+        let target = match (&asks, target) {
+            (Some(_), Target::Server) => Target::Caller,
+            (Some(_), _) => return Err(format!("`{}` touches the caller", self.method)),
+            (None, target) => target,
+        };
+        let document = given
+            .arguments
             .map(|text| json::scan(text.as_bytes(), json::Limits::default()))
             .transpose()
             .map_err(|error| format!("arguments: {error}"))?;
@@ -376,8 +392,9 @@ impl Case {
             server: &self.server,
             listener: &self.listener,
             method: &method,
-            target,
+            target: &target,
             arguments: document.as_ref().map(json::Document::root),
+            asks: asks.as_ref(),
             era: match self.era {
                 EraName::Legacy => Era::Legacy,
                 EraName::Modern => Era::Modern,
@@ -391,10 +408,11 @@ impl Case {
         call: CallCase,
         name: String,
     ) -> Result<Outcome, String> {
-        let CallCase { tool, prompt, resource, task, arguments, expect, policy } = call;
+        let CallCase { tool, prompt, resource, task, arguments, asks, expect, policy } = call;
         let target = TargetOptions { tool, prompt, resource, task }.target();
-        let arguments = arguments.as_deref().map(RawValue::get);
-        let decision = self.ask(&target, arguments, |question| policies.decide(question))?;
+        let [arguments, asks] = [&arguments, &asks].map(|raw| raw.as_deref().map(RawValue::get));
+        let given = Given { arguments, asks };
+        let decision = self.ask(target, given, |question| policies.decide(question))?;
         let by = decision.policies.iter().any(|id| policy.as_deref() == Some(&**id));
         let passed = decision.permit == (expect == Expected::Allow) && (policy.is_none() || by);
         let word = |permit: bool| if permit { "allow" } else { "deny" };
@@ -428,12 +446,38 @@ impl Case {
                 ListOf::Resources => Target::Resource(item.clone()),
                 ListOf::Templates => Target::Template(item.clone()),
             };
-            if self.ask(&target, None, |question| policies.may_list(question))? {
+            if self.ask(target, Given::default(), |question| policies.may_list(question))? {
                 shown.push(item.clone());
             }
         }
         let passed = shown == list.shown;
         Ok(Outcome { name, passed, expected: list.shown.join(", "), found: shown.join(", ") })
+    }
+}
+
+/// The JSON that goes with a question.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given<'a> {
+    arguments: Option<&'a str>,
+    asks: Option<&'a str>,
+}
+
+impl Given<'_> {
+    /// What the server asks, read as it would be from the wire; `None` if the method is a caller's.
+    fn asks(&self, method: &Method) -> Result<Option<Asks>, String> {
+        let name = method.name();
+        match (method.rule().map(|rule| rule.governs), self.asks) {
+            (Some(Governs::Caller), _) | (None, Some(_)) => {}
+            (Some(_), Some(_)) => return Err(format!("`{name}` is nothing that servers ask")),
+            (_, None) => return Ok(None),
+        }
+        let (quoted, params) = (serde_json::Value::from(name), self.asks.unwrap_or("{}"));
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{quoted},"params":{params}}}"#);
+        match server::decode(text.as_bytes(), Era::Legacy) {
+            Ok(ServerMessage::Request { asked, .. }) => Ok(Some(asked.asks)),
+            Ok(_) => Err(format!("`{name}` is nothing that servers ask")),
+            Err(refused) => Err(format!("asks: {refused}")),
+        }
     }
 }
 

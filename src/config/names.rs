@@ -79,7 +79,7 @@ pub(super) fn check_template(template: &str) -> Result<(), &'static str> {
     for segment in rest.split('/') {
         match segment.strip_prefix('{').and_then(|open| open.strip_suffix('}')) {
             Some(name) if names.contains(&name) => return Err("names two segments alike"),
-            Some("path" | "trustDomain") => {
+            Some("path" | "tags" | "trustDomain") => {
                 return Err("uses a name that every caller has already");
             }
             Some(name) if is_name(name) => names.push(name),
@@ -198,6 +198,7 @@ mod tests {
             "{tenant}",
             "/{path}",
             "/{trustDomain}",
+            "/{tags}",
             "/{Tenant}",
             "/{1}",
             "/a~b",

@@ -32,6 +32,7 @@ impl Stage for PolicyStage {
                 method: &call.method,
                 target,
                 arguments: call.arguments_value(),
+                asks: None,
                 era: call.era,
             });
             let denial =
@@ -78,6 +79,7 @@ impl Visibility<'_> {
             method: &Method::parse(method),
             target: &target,
             arguments: None,
+            asks: None,
             era: self.era,
         })
     }

@@ -199,12 +199,16 @@ impl World {
             text.bytes().enumerate().filter(|(at, byte)| *byte == b'/' && *at > domain_end);
         let prefixes = slashes.filter_map(|(at, _)| text.get(..at));
         all.extend(prefixes.map(|prefix| uid(&self.types.path, prefix)));
-        let groups = self.groups.iter().filter(|group| {
+        all.extend(self.groups_of(id).map(|group| group.uid.clone()));
+        all
+    }
+
+    fn groups_of(&self, id: &SpiffeId) -> impl Iterator<Item = &Group> {
+        let text = id.as_str();
+        self.groups.iter().filter(move |group| {
             group.exact.contains(text)
                 || group.prefixes.iter().any(|prefix| text.starts_with(prefix.as_str()))
-        });
-        all.extend(groups.map(|group| group.uid.clone()));
-        all
+        })
     }
 
     /// The entities of one request.
@@ -228,6 +232,8 @@ impl World {
 
         let id = &principal.id;
         let mut agent = vec![("trustDomain", text(id.trust_domain())), ("path", text(id.path()))];
+        let groups = self.groups_of(id).map(|group| text(group.uid.id().unescaped()));
+        agent.push(("tags", RestrictedExpression::new_set(groups)));
         let captured = self.template.as_ref().map(|template| template.captures(id.path()));
         agent.extend(captured.iter().flatten().map(|(name, value)| (*name, text(value))));
 
@@ -302,7 +308,7 @@ impl PathTemplate {
                 Some(name) => {
                     let legal = name.starts_with(|first: char| first.is_ascii_lowercase())
                         && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-                    if !legal || matches!(name, "path" | "trustDomain") {
+                    if !legal || matches!(name, "path" | "tags" | "trustDomain") {
                         return Err(fault("a name is letters and digits, and none of our own"));
                     }
                     if !names.insert(name) {

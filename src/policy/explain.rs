@@ -18,7 +18,7 @@ use super::{
     load::Origin,
     store::{Outcome, Policies, Scene},
 };
-use crate::protocol::json;
+use crate::protocol::{Target, json};
 
 /// How many permits that almost held are told.
 const NEAREST: usize = 3;
@@ -107,6 +107,9 @@ impl Policies {
         }
         if self.reads_arguments(question) {
             explanation.caveats.push("arguments are not recorded".to_owned());
+        }
+        if *question.target == Target::Caller {
+            explanation.caveats.push("what the server asked for is not recorded".to_owned());
         }
         explanation
     }

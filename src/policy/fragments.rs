@@ -1,6 +1,7 @@
 //! The schema in the making: the built-in one, and the fragments of the user that are joined to it.
 //!
-//! A fragment declares tools with typed arguments and methods of vendors, nothing else. It names only
+//! A fragment declares tools with typed arguments and methods of vendors (for agents to call, or for
+//! servers to send), nothing else. It names only
 //! `input`; what every context holds is added here, so that a fragment can't miss it and a policy can
 //! read it everywhere. Every fragment is read before any action is looked at, so that groups can be used
 //! before they are declared, and in other files.
@@ -16,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Settings,
     source::{Fault, Source},
-    vocabulary::{CLASSES, SCHEMA, Shape, located, types},
+    vocabulary::{ASKS, ASKS_OF_CLASS, CLASSES, SCHEMA, Shape, class, located, types},
 };
 use crate::protocol::Class;
 
@@ -32,8 +33,10 @@ pub(crate) struct Joined {
     pub(crate) inputs: HashMap<String, Shape>,
     /// Actions of tools.
     pub(crate) tools: HashSet<String>,
-    /// Actions that are methods of vendors.
+    /// Actions that are methods of vendors, for agents to call.
     pub(crate) vendors: HashSet<String>,
+    /// Actions that are methods of vendors, for servers to send.
+    pub(crate) vendors_ask: HashSet<String>,
 }
 
 /// Joins the built-in schema with the fragments; tells all faults, and warnings beside them.
@@ -72,6 +75,7 @@ struct Draft {
     inputs: HashMap<String, Shape>,
     tools: HashSet<String>,
     vendors: HashSet<String>,
+    vendors_ask: HashSet<String>,
     faults: Vec<Fault>,
 }
 
@@ -104,6 +108,7 @@ impl Draft {
             inputs: HashMap::new(),
             tools: HashSet::new(),
             vendors: HashSet::new(),
+            vendors_ask: HashSet::new(),
             faults: vec![],
         })
     }
@@ -169,22 +174,18 @@ impl Draft {
             return Err(TWICE.to_owned());
         }
         let applies = action.get("appliesTo");
-        if strings(applies.and_then(|applies| applies.get("principalTypes"))) != [types::AGENT] {
-            return Err("`principal` has to be `Agent`: every caller is one".to_owned());
-        }
-        let tool = match resource_types(&action).as_slice() {
-            [only] if only == types::TOOL => true,
-            [only] if only == types::SERVER => false,
-            _ => {
-                return Err("`resource` has to be `Tool` (a tool with arguments of its own) or \
-                            `Server` (a method of a vendor)"
-                    .to_owned());
-            }
-        };
+        let of = Declared::of(
+            &strings(applies.and_then(|applies| applies.get("principalTypes"))),
+            &resource_types(&action),
+        )?;
         let input = self.declared_input(applies.and_then(|applies| applies.get("context")))?;
         let groups = self.groups(&action, 0);
-        let class = CLASSES.iter().rev().find(|class| groups.iter().any(|at| at == class.as_str()));
-        if tool {
+        let is_asks = |group: &String| group == ASKS || group.starts_with(ASKS_OF_CLASS);
+        if of != Declared::Asked && groups.iter().any(is_asks) {
+            return Err("only what a server asks of an agent is in `asks`".to_owned());
+        }
+        let class = class(groups.iter().map(String::as_str));
+        if of == Declared::Tool {
             let Some((server, bare)) = name.split_once('/') else {
                 return Err("the action of a tool is named `server/tool`".to_owned());
             };
@@ -193,7 +194,7 @@ impl Draft {
             }
             let told = settings.tool_class(server, bare);
             match (class, told) {
-                (Some(class), Some(told)) if *class != told => warn(
+                (Some(class), Some(told)) if class != told => warn(
                     format!("`{name}` is `{}` here, `{}` elsewhere", class.as_str(), told.as_str()),
                     "the schema wins; say it in one place",
                 ),
@@ -218,12 +219,22 @@ impl Draft {
                     "only a tool has arguments, so `input` would never be filled".to_owned()
                 );
             }
-            if class.is_none() {
-                return Err("a method of a vendor has to be in a class: `control`, `list`, \
-                            `read`, `write` or `execute`"
-                    .to_owned());
-            }
-            self.vendors.insert(name.to_owned());
+            match (of, class) {
+                (Declared::Asked, _) if !only_asks(&groups) => {
+                    return Err("what a server asks has to be in `asks.control`, `asks.read`, \
+                                `asks.write` or `asks.execute`, and in no group of calls"
+                        .to_owned());
+                }
+                (_, None) => {
+                    return Err("a method of a vendor has to be in a class: `control`, `list`, \
+                                `read`, `write` or `execute`"
+                        .to_owned());
+                }
+                (Declared::Asked, Some(_)) => self.vendors_ask.insert(name.to_owned()),
+                (Declared::Tool | Declared::Vendor, Some(_)) => {
+                    self.vendors.insert(name.to_owned())
+                }
+            };
         }
         let mut context = self.common.get("Call").cloned().unwrap_or_default();
         if let (Some((shape, declared)), Some(Value::Object(attributes))) =
@@ -335,8 +346,45 @@ impl Draft {
             let message = DetailedError::from(&error).message;
             vec![Fault::of_settings(format!("schema: {message}"))]
         })?;
-        let Self { inputs, tools, vendors, .. } = self;
-        Ok(Joined { schema, actions, inputs, tools, vendors })
+        let Self { inputs, tools, vendors, vendors_ask, .. } = self;
+        Ok(Joined { schema, actions, inputs, tools, vendors, vendors_ask })
+    }
+}
+
+/// Whether groups hold one of what servers ask, and none of calls.
+fn only_asks(groups: &[String]) -> bool {
+    let of_calls = |group: &String| {
+        group == "tools/call" || CLASSES.iter().any(|class| class.as_str() == group)
+    };
+    groups.iter().any(|group| group.starts_with(ASKS_OF_CLASS)) && !groups.iter().any(of_calls)
+}
+
+/// What a fragment's action is, by the types that it applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Declared {
+    /// A tool with arguments of its own.
+    Tool,
+    /// A method of a vendor that agents call.
+    Vendor,
+    /// A method of a vendor that servers send.
+    Asked,
+}
+
+impl Declared {
+    fn of(principals: &[String], resources: &[String]) -> Result<Self, String> {
+        match (principals, resources) {
+            ([who], [what]) if who == types::AGENT && what == types::TOOL => Ok(Self::Tool),
+            ([who], [what]) if who == types::AGENT && what == types::SERVER => Ok(Self::Vendor),
+            ([who], [what]) if who == types::SERVER && what == types::AGENT => Ok(Self::Asked),
+            ([who], _) if who == types::AGENT => {
+                Err("`resource` has to be `Tool` (a tool with arguments of its own) or `Server` \
+                     (a method of a vendor)"
+                    .to_owned())
+            }
+            _ => Err("`principal` has to be `Agent`: every caller is one; or a `Server` that \
+                      asks something of an `Agent`"
+                .to_owned()),
+        }
     }
 }
 

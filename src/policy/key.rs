@@ -50,8 +50,10 @@ impl<'a> KeyRef<'a> {
         }
     }
 
+    /// Nothing is kept of what a server asks: it isn't in the key.
     pub(super) fn worth_keeping(&self) -> bool {
-        self.method.len() + self.target.name().map_or(0, str::len) <= LONGEST_KEPT
+        !matches!(self.target, Target::Caller)
+            && self.method.len() + self.target.name().map_or(0, str::len) <= LONGEST_KEPT
     }
 
     pub(super) fn to_owned(self) -> Key {

@@ -322,6 +322,9 @@ impl Findings {
         let warnings = result.validation_warnings();
         let mut warnings: Vec<Fault> =
             warnings.map(|warning| place(DetailedError::from(warning))).collect();
+        if !faults.is_empty() && is_sound_for_calls(validator, &set) {
+            faults = faults.into_iter().map(|fault| fault.with_hint(FOR_CALLS)).collect();
+        }
         // One mistake is found once for each kind of request that the policy covers.
         for found in [&mut faults, &mut warnings] {
             found.sort_by_key(|fault| fault.line);
@@ -329,6 +332,28 @@ impl Findings {
         }
         Self { faults, warnings }
     }
+}
+
+const FOR_CALLS: &str =
+    "this is about what servers ask, too: for calls alone, write `principal is Agent`";
+
+/// Whether a policy on every principal and action would have no fault if it spoke of agents alone.
+fn is_sound_for_calls(validator: &Validator, set: &PolicySet) -> bool {
+    let narrowed = |policy: &Policy| {
+        let agents = Policy::parse(None, "permit(principal is Agent, action, resource);").ok()?;
+        let mut template = policy.to_pst().ok()?.body().clone();
+        let (pst::PrincipalConstraint::Any, pst::ActionConstraint::Any) =
+            (&template.principal, &template.action)
+        else {
+            return None;
+        };
+        template.principal = agents.to_pst().ok()?.body().principal.clone();
+        PolicySet::from_policies([analysis::to_policy(template).ok()?]).ok()
+    };
+    set.policies().all(|policy| {
+        narrowed(policy)
+            .is_some_and(|set| validator.validate(&set, ValidationMode::Strict).validation_passed())
+    })
 }
 
 /// The [`version`](super::Policies::version) that a load would have now; `None` while a file can't be read.

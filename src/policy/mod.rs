@@ -8,6 +8,7 @@
 //! | `analysis` | what a policy looks at, and what is left of it for lists |
 //! | `index` | finds the policies whose scope fits |
 //! | `input` | arguments → `context.input` |
+//! | `asked` | what a server asks → `context.sampling`, `context.elicitation` |
 //! | [`store`], `key` | decides and remembers |
 //! | `explain` | tells why |
 //!
@@ -16,6 +17,7 @@
 //! represent means deny for every policy that would have looked at it.
 
 mod analysis;
+mod asked;
 mod entities;
 mod explain;
 mod fragments;
@@ -32,7 +34,7 @@ use std::sync::Arc;
 
 use crate::{
     identity::Principal,
-    protocol::{Class, Era, Method, Target, json},
+    protocol::{Class, Era, Method, Target, json, mcp::server::Asks},
 };
 
 pub use explain::{Explanation, NearMiss, Recorded};
@@ -42,21 +44,24 @@ pub use source::{Fault, Glance, LoadError};
 pub use store::Policies;
 pub use vocabulary::SCHEMA;
 
-/// What is asked of the policies: may this principal do this to that?
+/// What is asked of the policies: may this principal do this to that? Or, where the target is
+/// [`Target::Caller`]: may this server do this to that caller?
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The authenticated caller.
+    /// The authenticated caller; if a server asks, it is the one that is asked.
     pub principal: &'a Principal,
-    /// Name of the upstream (the MCP server) that the call is for.
+    /// Name of the upstream (the MCP server) that the call is for, or that asks.
     pub server: &'a str,
-    /// Name of the listener that the call came in on.
+    /// Name of the listener that the call came in on, or the call whose answer asks.
     pub listener: &'a str,
-    /// What the caller wants to do.
+    /// What the caller (or the server) wants to do.
     pub method: &'a Method,
     /// What it touches.
     pub target: &'a Target,
     /// The arguments, strictly decoded; `None` where there are none.
     pub arguments: Option<json::Value<'a>>,
+    /// What a server asks; `None` for calls. Without it, policies that look at it fail, which denies.
+    pub asks: Option<&'a Asks>,
     /// Era of the message.
     pub era: Era,
 }

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     identity::{Proof, SpiffeId},
-    protocol::method::METHODS,
+    protocol::{
+        mcp::server::{Elicitation, Sampling},
+        method::METHODS,
+    },
 };
 
 const FRAGMENT: &str = r#"
@@ -42,6 +45,8 @@ fn principal_scope() -> impl Strategy<Value = String> {
         1 => Just("principal in TrustDomain::\"td\"".to_owned()),
         1 => Just("principal in Path::\"spiffe://td/tenant/a\"".to_owned()),
         1 => Just("principal is Agent in Group::\"g\"".to_owned()),
+        1 => Just("principal is Server".to_owned()),
+        1 => Just("principal == Server::\"files\"".to_owned()),
     ]
 }
 
@@ -53,6 +58,9 @@ fn action_scope() -> impl Strategy<Value = String> {
         2 => Just("action == Action::\"files/read_file\"".to_owned()),
         1 => Just("action in [Action::\"write\", Action::\"read\", Action::\"list\"]".to_owned()),
         1 => Just("action == Action::\"resources/read\"".to_owned()),
+        1 => Just("action in Action::\"asks\"".to_owned()),
+        1 => Just("action in [Action::\"asks.read\", Action::\"sampling/createMessage\"]".to_owned()),
+        1 => Just("action == Action::\"elicitation/create\"".to_owned()),
     ]
 }
 
@@ -66,6 +74,8 @@ fn resource_scope() -> impl Strategy<Value = String> {
         2 => Just("resource == Tool::\"files/read_file\"".to_owned()),
         1 => Just("resource == Tool::\"files/save\"".to_owned()),
         3 => Just("resource == Resource::\"files/file:///a\"".to_owned()),
+        1 => Just("resource is Agent".to_owned()),
+        1 => Just("resource is Agent in Group::\"g\"".to_owned()),
     ]
 }
 
@@ -75,13 +85,22 @@ fn condition() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(vec![
         "true",
         "false",
-        r#"principal.trustDomain == "td""#,
+        r#"principal is Agent && principal.trustDomain == "td""#,
+        r#"principal.tags.contains("pii")"#,
+        r#"resource is Agent && resource.path like "*/x""#,
         r#"principal has tenant && principal.tenant == "a""#,
         r#"principal in Group::"g""#,
         r#"context.era == "legacy""#,
         r#"context.method == "tools/call""#,
         r#"resource in Server::"files""#,
         r#"resource.tags.contains("pii")"#,
+        r#"context has sampling && context.sampling.maxTokens < 100"#,
+        r#"context has sampling && context.sampling.tools.contains("wipe")"#,
+        // Overflows from 1 on.
+        r#"context has sampling && context.sampling.maxTokens + 9223372036854775807 > 0"#,
+        r#"context has elicitation && context.elicitation.words.contains("password")"#,
+        r#"context has elicitation.url.host && context.elicitation.url.host == "a.example""#,
+        r#"if context has input then true else context has elicitation"#,
         r#"resource is Tool && resource.name == "save""#,
         r#"resource is Resource && resource.uri like "file:*""#,
         r#"context has input && context.input.path == "a""#,
@@ -156,6 +175,7 @@ struct Asked {
     method: &'static str,
     target: Target,
     arguments: Option<&'static str>,
+    asks: Option<Asks>,
     era: Era,
 }
 
@@ -166,9 +186,10 @@ impl Asked {
             principal: &Principal { id, proof: Proof::Svid },
             server: self.server,
             listener: "inbound",
-            method: &Method::parse(self.method),
+            method: &Method::named(self.method),
             target: &self.target,
             arguments: self.arguments.map(value),
+            asks: self.asks.as_ref(),
             era: self.era,
         })
     }
@@ -199,13 +220,41 @@ fn every_call() -> Vec<Asked> {
                 for &arguments in *arguments {
                     for era in [Era::Legacy, Era::Modern] {
                         let target = target.clone();
-                        all.push(Asked { principal, server, method, target, arguments, era });
+                        let asks = None;
+                        all.push(Asked { principal, server, method, target, arguments, asks, era });
                     }
                 }
+            }
+            for (method, asks) in every_ask() {
+                let (target, era) = (Target::Caller, Era::Legacy);
+                let asks = Some(asks);
+                all.push(Asked { principal, server, method, target, arguments: None, asks, era });
             }
         }
     }
     all
+}
+
+fn every_ask() -> Vec<(&'static str, Asks)> {
+    let sampling = |max_tokens, tool: &str| {
+        let tools = [tool.into()].into();
+        Asks::Sampling(Sampling {
+            max_tokens,
+            tools,
+            hints: [].into(),
+            include_context: "none".into(),
+        })
+    };
+    let form = |field: &str| Elicitation::Form { fields: [field.into()].into() };
+    let url = Elicitation::Url { scheme: "https".into(), host: "a.example".into() };
+    vec![
+        ("sampling/createMessage", sampling(0, "read")),
+        ("sampling/createMessage", sampling(100, "wipe")),
+        ("elicitation/create", Asks::Elicitation(form("userPassword"))),
+        ("elicitation/create", Asks::Elicitation(url)),
+        ("roots/list", Asks::Plain),
+        ("client/tasks/cancel", Asks::Plain),
+    ]
 }
 
 /// The answer of Cedar itself over the whole set, with every argument in the context: whether all is

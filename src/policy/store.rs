@@ -6,7 +6,8 @@
 //! look at arguments. Where no policy in the slice looks at them, that is the whole answer.
 //!
 //! INVARIANT: a `Key` holds, in full, every input of a decision but the arguments; the snapshot never
-//! changes, so what was worked out once stays true. All caches live in the snapshot and go with it.
+//! changes, so what was worked out once stays true. What a server asks is in no key, so nothing of it is
+//! remembered: such questions are rare, and each differs. All caches live in the snapshot and go with it.
 //! They are bounded, and names too long to be worth keeping (a caller chooses them) are never kept.
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use cedar_policy::{
 use quick_cache::sync::Cache;
 
 use super::{
-    Decision, Question, Settings,
+    Decision, Question, Settings, asked,
     entities::{Triple, World},
     index::{Index, Slice, Varying},
     input,
@@ -105,7 +106,12 @@ impl Policies {
         self.vocabulary.knows(method)
     }
 
-    /// Judges one call on one target.
+    /// Whether a server may send this method at all: MCP has it for servers, or a fragment declares it.
+    pub fn knows_asked(&self, method: &Method) -> bool {
+        self.vocabulary.knows_asked(method)
+    }
+
+    /// Judges one call on one target, or one request of a server to a caller.
     pub fn decide(&self, question: &Question<'_>) -> Decision {
         let key = KeyRef::of(question);
         if let Some(prepared) = self.prepared.get(&key) {
@@ -260,14 +266,16 @@ impl Policies {
     }
 
     fn stage(&self, question: &Question<'_>, place: Place) -> Result<(Scene, Arc<Slice>), Refusal> {
-        let &Question { principal, server, listener, method, target, era, arguments: _ } = question;
+        let &Question { principal, server, listener, method, target, era, arguments: _, asks } =
+            question;
         let Place { action, triple, slice } = place;
         let entities = self
             .world
             .entities(principal, &action, server, target, &triple)
             .map_err(|error| Refusal(format!("entities: {error}")))?;
         let (method, listener) = (method.name().into(), listener.into());
-        Ok((Scene { action, triple, entities, method, listener, era }, slice))
+        let asked = asks.and_then(asked::attribute);
+        Ok((Scene { action, triple, entities, method, listener, era, asked }, slice))
     }
 
     pub(super) fn evaluate(
@@ -377,16 +385,19 @@ pub(super) struct Scene {
     method: Box<str>,
     listener: Box<str>,
     era: Era,
+    asked: Option<asked::Attribute>,
 }
 
 impl Scene {
     pub(super) fn request(&self, input: Option<RestrictedExpression>) -> Result<Request, Refusal> {
         let text = |value: &str| Some(RestrictedExpression::new_string(value.to_owned()));
+        let (name, asked) = self.asked.clone().unzip();
         self.request_with([
             ("method", text(&self.method)),
             ("era", text(self.era.as_str())),
             ("listener", text(&self.listener)),
             ("input", input),
+            (name.unwrap_or_default(), asked),
         ])
     }
 

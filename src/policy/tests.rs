@@ -1,4 +1,5 @@
 mod arguments;
+mod asks;
 mod explaining;
 mod lists;
 mod loading;
@@ -114,9 +115,10 @@ impl<'a> Ask<'a> {
             principal: &principal(self.principal),
             server: self.server,
             listener: self.listener,
-            method: &Method::parse(self.method),
+            method: &Method::named(self.method),
             target: &self.target,
             arguments: self.arguments.map(value),
+            asks: None,
             era: self.era,
         })
     }
@@ -202,7 +204,7 @@ fn principals_are_known_by_id_path_domain_group_and_template() {
             r#"when { principal has tenant && principal.tenant == "acme" }"#,
             [true, true, false, true],
         ),
-        ("principal", r#"when { principal.path like "*/r" }"#, [true, false, true, true]),
+        ("principal is Agent", r#"when { principal.path like "*/r" }"#, [true, false, true, true]),
         ("principal is Agent", "", [true; 4]),
     ] {
         let policies = policies(&format!("permit({scope}, action, resource) {condition};"));
@@ -214,9 +216,13 @@ fn principals_are_known_by_id_path_domain_group_and_template() {
 
 #[test]
 fn every_method_has_an_action_on_what_it_governs() {
-    use crate::protocol::method::{CLIENT_RESPONSE, Governs, SESSION_END, SESSION_STREAM};
+    use crate::protocol::method::{
+        CLIENT_RESPONSE, Governs, SERVER_METHODS, SESSION_END, SESSION_STREAM,
+    };
     let policies = policies("permit(principal, action, resource);");
-    for rule in METHODS.iter().chain([&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE]) {
+    let asks = SERVER_METHODS.iter().filter(|rule| !rule.notification);
+    let ours = [&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE];
+    for rule in METHODS.iter().chain(ours).chain(asks) {
         let targets: Vec<Target> = match rule.governs {
             Governs::Server => vec![Target::Server],
             Governs::Caller => vec![Target::Caller],
@@ -232,7 +238,9 @@ fn every_method_has_an_action_on_what_it_governs() {
             }
         };
         let method = Method::Known(rule);
-        assert!(policies.knows(&method), "{}", rule.name);
+        let of_caller = rule.governs != Governs::Caller;
+        assert_eq!(policies.knows(&method), of_caller, "{}", rule.name);
+        assert_eq!(policies.knows_asked(&method), !of_caller, "{}", rule.name);
         for target in targets {
             let decision = policies.decide(&Question {
                 principal: &principal(READER),
@@ -241,6 +249,7 @@ fn every_method_has_an_action_on_what_it_governs() {
                 method: &method,
                 target: &target,
                 arguments: None,
+                asks: None,
                 era: Era::Modern,
             });
             assert!(decision.permit, "{} {target:?} {decision:?}", rule.name);

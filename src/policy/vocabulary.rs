@@ -2,7 +2,7 @@
 //!
 //! A tool is looked up by server and name among the tools that a fragment declares, and nowhere else, so
 //! that `tools/call` of a server `resources` on a tool `read` is not the action `resources/read`. In the
-//! same way only declared methods of vendors are methods; a group of actions never is.
+//! same way only declared methods of vendors are methods, each of one side; a group of actions never is.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,7 +17,7 @@ use super::{
     fragments::{self, Joined},
     source::{Fault, Source},
 };
-use crate::protocol::{Class, Method, Target};
+use crate::protocol::{Class, Method, Target, method::Governs};
 
 /// The built-in schema, as text.
 pub const SCHEMA: &str = include_str!("../../policies/lictor.cedarschema");
@@ -39,6 +39,11 @@ pub(crate) mod types {
 /// Classes that an action's groups can tell, from harmless to dangerous.
 pub(crate) const CLASSES: [Class; 5] =
     [Class::Control, Class::List, Class::Read, Class::Write, Class::Execute];
+
+/// The group of everything that servers ask.
+pub(crate) const ASKS: &str = "asks";
+/// What stands before a class in the names of the groups within [`ASKS`].
+pub(crate) const ASKS_OF_CLASS: &str = "asks.";
 
 /// An action of the schema, as the decision point needs it.
 #[derive(Debug)]
@@ -78,8 +83,10 @@ pub(crate) struct Vocabulary {
     actions: HashMap<String, Arc<Action>>,
     /// Names among `actions` that are tools with an action of their own.
     tools: HashSet<String>,
-    /// Names among `actions` that are methods of vendors.
+    /// Names among `actions` that are methods of vendors, for agents to call.
     vendors: HashSet<String>,
+    /// Names among `actions` that are methods of vendors, for servers to send.
+    vendors_ask: HashSet<String>,
 }
 
 impl Vocabulary {
@@ -98,17 +105,26 @@ impl Vocabulary {
             let action = action(&entities, name, resources, input).map_err(fault)?;
             actions.insert(name.clone(), Arc::new(action));
         }
-        let Joined { schema, tools, vendors, .. } = joined;
-        Ok(Self { schema, actions, tools, vendors })
+        let Joined { schema, tools, vendors, vendors_ask, .. } = joined;
+        Ok(Self { schema, actions, tools, vendors, vendors_ask })
     }
 
-    /// Whether a method has an action.
+    /// Whether a method that an agent sent has an action.
     pub(crate) fn knows(&self, method: &Method) -> bool {
         match method {
+            Method::Known(rule) if rule.governs == Governs::Caller => false,
             Method::Known(rule) => {
-                rule.name == "tools/call" || self.actions.contains_key(rule.name)
+                rule.name == "tools/call" || self.actions.contains_key(rule.action)
             }
             Method::Vendor(name) => self.vendors.contains(&**name),
+        }
+    }
+
+    /// Whether a method that a server sent is one that servers may send.
+    pub(crate) fn knows_asked(&self, method: &Method) -> bool {
+        match method {
+            Method::Known(rule) => rule.governs == Governs::Caller,
+            Method::Vendor(name) => self.vendors_ask.contains(&**name),
         }
     }
 
@@ -126,11 +142,20 @@ impl Vocabulary {
                 let own = self.tools.contains(&name).then(|| self.actions.get(&name)).flatten();
                 own.or_else(|| self.actions.get(&format!("tools/call.{}", class.as_str())))
             }
-            (Method::Known(rule), _) => self.actions.get(rule.name),
+            (Method::Known(rule), _) => self.actions.get(rule.action),
+            (Method::Vendor(name), Target::Caller) if self.knows_asked(method) => {
+                self.actions.get(&**name)
+            }
             (Method::Vendor(name), _) if self.knows(method) => self.actions.get(&**name),
             (Method::Vendor(_), _) => None,
         }
     }
+}
+
+/// The class that an action's groups tell, whichever direction it is of; the worst, if several.
+pub(crate) fn class<'a>(groups: impl Iterator<Item = &'a str>) -> Option<Class> {
+    let named = groups.map(|group| group.strip_prefix(ASKS_OF_CLASS).unwrap_or(group));
+    named.filter_map(|name| CLASSES.into_iter().find(|class| class.as_str() == name)).max()
 }
 
 /// The UID of an entity; type names are constants of this module's `types`.
@@ -149,10 +174,7 @@ fn action(
     };
     let uid = uid(&type_name(types::ACTION)?, name);
     let groups: Vec<EntityUid> = entities.ancestors(&uid).into_iter().flatten().cloned().collect();
-    let class = CLASSES
-        .into_iter()
-        .rev()
-        .find(|class| groups.iter().any(|group| group.id().unescaped() == class.as_str()))
+    let class = class(groups.iter().map(|group| group.id().unescaped()))
         .ok_or_else(|| format!("action `{name}` is in no class"))?;
     let resources = resources.iter().map(|name| type_name(name)).collect::<Result<_, _>>()?;
     Ok(Action { uid, groups, class, resources, input })

@@ -222,12 +222,26 @@ impl Method {
         }
     }
 
-    /// Looks up a name as [`Method::name`] tells it, ours for messages without one included.
+    /// Looks up a name as [`Method::action`] tells it, whichever side's, ours for messages without
+    /// one included.
     pub fn named(name: &str) -> Self {
         let ours = [&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE];
-        match ours.into_iter().find(|rule| rule.name == name) {
-            Some(rule) => Self::Known(rule),
-            None => Self::parse(name),
+        let others = ours.into_iter().chain(SERVER_METHODS);
+        match Self::parse(name) {
+            Self::Known(rule) => Self::Known(rule),
+            Self::Vendor(name) => match others.into_iter().find(|rule| rule.action == &*name) {
+                Some(rule) => Self::Known(rule),
+                None => Self::Vendor(name),
+            },
+        }
+    }
+
+    /// The name in policies and on record: as on the wire, unless the other side has a method of
+    /// that name (`client/ping` is the `ping` of a server). So it tells the side, too.
+    pub fn action(&self) -> &str {
+        match self {
+            Self::Known(rule) => rule.action,
+            Self::Vendor(name) => name,
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn explain(
     writeln!(out, "call      {} {}", told(&row.method), row.target.as_deref().unwrap_or_default())?;
     writeln!(out, "server    {}", told(&row.server))?;
     writeln!(out, "ended     {} ({})", told(&row.status), told(&row.decision))?;
-    let Some(asked) = Asked::of(row) else {
+    let Some(asked) = Asked::of(row, policies) else {
         let stage = row.stage.as_deref().unwrap_or("no stage");
         writeln!(out, "\nThe policies were not asked: it was ended by {stage}.")?;
         return Ok(ExitCode::from(2));
@@ -66,14 +66,18 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     /// `None` where the call never came as far as the policies.
-    fn of(row: &'a Row) -> Option<Self> {
+    fn of(row: &'a Row, policies: &Policies) -> Option<Self> {
         if row.stage.as_deref().is_some_and(|stage| stage != "policy") {
             return None;
         }
         let id = SpiffeId::parse(row.peer.as_deref()?).ok()?;
         let method = Method::named(row.method.as_deref()?);
         let name = || row.target.as_deref().map(Into::into);
-        let governs = method.rule().map_or(Governs::Server, |rule| rule.governs);
+        let governs = match method.rule() {
+            Some(rule) => rule.governs,
+            None if policies.knows_asked(&method) => Governs::Caller,
+            None => Governs::Server,
+        };
         let target = match governs {
             Governs::Server | Governs::Subscriptions => None,
             Governs::Caller => Some(Target::Caller),
@@ -100,6 +104,7 @@ impl<'a> Asked<'a> {
             method: &self.method,
             target: &self.target,
             arguments: None,
+            asks: None,
             era: self.era,
         }
     }

@@ -21,10 +21,10 @@ fn lictor_policy(arguments: &[&str]) -> (ExitCode, String) {
 fn the_starter_set_is_sound() {
     let (code, out) = lictor_policy(&["check"]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
-    assert!(out.starts_with("5 policies, version ") && !out.contains("warning"), "{out}");
+    assert!(out.starts_with("9 policies, version ") && !out.contains("warning"), "{out}");
     let (code, out) = lictor_policy(&["test"]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
-    assert!(out.ends_with("12 cases, 0 failed\n"), "{out}");
+    assert!(out.ends_with("23 cases, 0 failed\n"), "{out}");
 }
 
 #[test]

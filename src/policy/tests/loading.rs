@@ -233,7 +233,8 @@ fn many_policies_keep_their_order_and_their_places() {
     let by = |tool: &str| Ask::call(READER, tool).on("s").decide(&sound).policies;
     assert_eq!((by("17"), by("18")), (vec!["a.cedar:400".into()], vec!["a.cedar:18".into()]));
 
-    lines[250] = "permit(principal, action, resource) when { principal.age > 3 };".to_owned();
+    lines[250] =
+        "permit(principal, action, resource is Tool) when { principal.age > 3 };".to_owned();
     lines[450] = "permit(principal, action resource);".to_owned();
     let found = faults(&[("a.cedar", &lines.join("\n"))]);
     let starts = ["a.cedar:451:", "a.cedar:251:"];
