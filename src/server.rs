@@ -52,6 +52,9 @@ pub enum StartError {
     /// The ledger can't be opened.
     #[error("the ledger can't be opened")]
     Ledger(#[source] ledger::OpenError),
+    /// State can't be kept where it should be.
+    #[error("the state can't be opened")]
+    State(#[source] state::OpenError),
     /// An upstream can't be set up.
     #[error("upstream `{name}` can't be set up")]
     Upstream {
@@ -142,6 +145,9 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
             .map_err(|source| StartError::Upstream { name: name.clone(), source })?;
         upstreams.push((name, upstream));
     }
+    let owners = Owners::open(config.state, state::Limits::default(), Clock.unix())
+        .await
+        .map_err(StartError::State)?;
     let shared = Arc::new(Shared {
         record: Arc::new(Record {
             ledger: ledger.clone(),
@@ -151,7 +157,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         }),
         policies: ArcSwap::from_pointee(policies),
         chain: Chain::new(vec![Box::new(OwnershipStage), Box::new(PolicyStage)]),
-        owners: Owners::new(state::Limits::default()),
+        owners,
         streams: Streams::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
         limits: config.limits,

@@ -20,7 +20,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "config",
-        &["admin", "identity", "ledger", "listener", "policy", "protocol", "proxy", "upstream"],
+        &[
+            "admin", "identity", "ledger", "listener", "policy", "protocol", "proxy", "state",
+            "upstream",
+        ],
     ),
     ("denial", &["protocol", "identity"]),
     ("exchange", &["denial", "governance", "identity", "ledger", "policy", "protocol"]),
@@ -77,6 +80,8 @@ const NAMED_IN: &[(&str, &[&str])] = &[
     ("cedar_policy", &["policy"]),
     ("clap", &["cli"]),
     ("spiffe", &["identity"]),
+    ("redb", &["state"]),
+    ("redis", &["state"]),
 ];
 
 /// Crate → modules that may not name it: they decide, and deciding waits for nothing.

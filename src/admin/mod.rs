@@ -149,7 +149,12 @@ fn metrics_route(metrics: Metrics) -> Router {
 async fn ready(State(readiness): State<Arc<Readiness>>) -> Response {
     let reasons = readiness.reasons();
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "ready": reasons.is_empty(), "reasons": reasons }))).into_response()
+    let ready = reasons.is_empty();
+    let told = match readiness.degraded() {
+        None => json!({ "ready": ready, "reasons": reasons }),
+        Some(degraded) => json!({ "ready": ready, "reasons": reasons, "degraded": [degraded] }),
+    };
+    (status, Json(told)).into_response()
 }
 
 async fn scrape(State(metrics): State<Metrics>) -> Response {

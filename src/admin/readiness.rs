@@ -16,12 +16,16 @@ pub enum Part {
 }
 
 /// The state of each [`Part`], and whether Lictor is shutting down. Nothing is in order at first.
+///
+/// The store of who owns what is no part: without it the calls that need it are refused, one by one, and the
+/// others are served. Replicas share it, so that taking one out for it would take out all of them.
 #[derive(Debug, Default)]
 pub struct Readiness {
     identity: AtomicBool,
     policy: AtomicBool,
     ledger: AtomicBool,
     listeners: AtomicBool,
+    stateless: AtomicBool,
     draining: AtomicBool,
 }
 
@@ -31,6 +35,11 @@ impl Readiness {
     /// Tells whether a part is in order.
     pub fn set(&self, part: Part, in_order: bool) {
         self.flag(part).store(in_order, Ordering::Relaxed);
+    }
+
+    /// Tells whether the store of who owns what can be used.
+    pub fn set_state(&self, usable: bool) {
+        self.stateless.store(!usable, Ordering::Relaxed);
     }
 
     /// Tells that Lictor is shutting down; there is no way back.
@@ -44,6 +53,11 @@ impl Readiness {
         let missing =
             Self::PARTS.into_iter().filter(|part| !self.flag(*part).load(Ordering::Relaxed));
         draining.into_iter().chain(missing.map(Part::reason)).collect()
+    }
+
+    /// Why some calls are refused while others are served.
+    pub fn degraded(&self) -> Option<&'static str> {
+        self.stateless.load(Ordering::Relaxed).then_some("the state store can't be used")
     }
 
     fn flag(&self, part: Part) -> &AtomicBool {

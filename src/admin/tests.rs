@@ -71,6 +71,10 @@ async fn readiness_tells_what_is_missing() {
         let answer = fetch(address, "/readyz").await;
         assert_eq!(answer, (200, "{\"ready\":true,\"reasons\":[]}".to_owned()));
     }
+    it.readiness.set_state(false);
+    let degraded = r#"{"ready":true,"reasons":[],"degraded":["the state store can't be used"]}"#;
+    assert_eq!(fetch(it.strangers, "/readyz").await, (200, degraded.to_owned()));
+    it.readiness.set_state(true);
     it.readiness.set(Part::Ledger, false);
     assert_eq!(it.readiness.reasons(), ["the ledger can't be written"]);
     it.readiness.set(Part::Ledger, true);

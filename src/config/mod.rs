@@ -21,7 +21,7 @@ use std::{path::Path, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    admin, identity, ledger, listener, policy, proxy::settings as proxy_settings, telemetry,
+    admin, identity, ledger, listener, policy, proxy::settings as proxy_settings, state, telemetry,
     upstream,
 };
 
@@ -44,6 +44,8 @@ pub struct Config {
     pub policy: policy::Settings,
     /// The record of every call.
     pub ledger: ledger::Settings,
+    /// Where it is kept what belongs to whom.
+    pub state: state::Settings,
     /// Health and metrics.
     pub admin: admin::Settings,
     /// Bounds on what is held in memory.
@@ -70,7 +72,15 @@ impl Config {
         let routes = self.listeners.iter().flat_map(|listener| &listener.routes);
         let shadow = routes.filter(|route| route.shadow).count();
         let deny_writes = usize::from(self.ledger.on_failure == ledger::OnFailure::DenyWrites);
-        let all = [("mode: shadow", shadow), ("onFailure: denyWrites", deny_writes)];
+        let plaintext = usize::from(match &self.state {
+            state::Settings::Memory | state::Settings::Directory(_) => false,
+            state::Settings::Redis(redis) => redis.is_exposed(),
+        });
+        let all = [
+            ("mode: shadow", shadow),
+            ("onFailure: denyWrites", deny_writes),
+            ("unsafePlaintext", plaintext),
+        ];
         all.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Document {
     /// The tamper-evident record of every call.
     #[schemars(required)]
     pub ledger: Option<Ledger>,
+    /// Where it is kept whose sessions, tasks and request states are whose; in memory only, without it.
+    pub state: Option<State>,
     /// Bounds on what is held in memory.
     #[serde(default)]
     pub limits: Limits,
@@ -363,6 +365,38 @@ pub(super) enum OnFailure {
     DenyAll,
     /// Calls that may change state are refused; reads go on and the loss is recorded as a gap.
     DenyWrites,
+}
+
+/// Where it is kept what belongs to whom; exactly one of the keys.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct State {
+    /// This process's own directory; made when it isn't there.
+    #[schemars(example = "/var/lib/lictor/state")]
+    pub directory: Option<String>,
+    /// A Redis that replicas share.
+    pub redis: Option<Redis>,
+}
+
+/// A Redis that replicas share.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Redis {
+    /// Where it is, with an ACL user and the number of a database if need be; `redis`, without TLS, is for loopback addresses.
+    #[schemars(required, example = "rediss://lictor@redis.example.org:6379/0")]
+    pub url: Option<String>,
+    /// File with the password; read again for each connection.
+    pub password_file: Option<String>,
+    /// Environment variable with the password.
+    #[schemars(example = &"REDIS_PASSWORD")]
+    pub password_env: Option<String>,
+    /// PEM file with the roots that its certificate is checked against, in place of the public
+    /// ones.
+    pub roots: Option<String>,
+    /// Allows `redis` to other hosts.
+    #[schemars(extend("default" = false))]
+    #[serde(default)]
+    pub unsafe_plaintext: bool,
 }
 
 /// Bounds on what is held in memory.

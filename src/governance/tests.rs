@@ -86,7 +86,7 @@ fn policy_judges_every_target_and_names_what_it_went_by() {
     );
     let chain = Chain::new(vec![Box::new(PolicyStage)]);
     let permit = permitted(&chain, &call(ECHO, None), &facts, false).expect("permitted");
-    assert_eq!(permit.decisions()[0].policies, ["echo".into()]);
+    assert_eq!(permit.decisions()[0].policies, [Arc::<str>::from("echo")]);
     assert!(permit.class().may_change_state(), "a tool that nobody classed can do anything");
     let wipe = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wipe"}}"#;
     let refusal = permitted(&chain, &call(wipe, None), &facts, false).expect_err("refused");

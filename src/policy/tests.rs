@@ -328,7 +328,7 @@ fn any_forbid_and_any_error_refuses() {
         let decision =
             Ask::call(READER, "read_file").with(r#"{"path":"a","lines":77}"#).decide(&failing);
         assert!(!decision.permit);
-        assert_eq!(decision.policies, ["bad".into()]);
+        assert_eq!(decision.policies, [Arc::<str>::from("bad")]);
         assert_eq!(decision.errors, ["policy `bad`: integer overflow"], "no value in the text");
     }
 }

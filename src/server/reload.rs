@@ -13,11 +13,18 @@ use crate::{
     identity::Source,
     policy::{self, Glance, Policies},
     proxy::Shared,
-    telemetry::{Clock, metrics::LedgerReading},
+    state,
+    telemetry::{
+        Clock,
+        metrics::{LedgerReading, StateReading},
+    },
 };
 
 /// How often files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often what was silent for too long is forgotten.
+const REAP: Duration = Duration::from_secs(60);
 
 /// Waits until there is an identity to serve with.
 pub(super) async fn first_identity(source: &Source) {
@@ -106,7 +113,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
         .ok()
 }
 
-/// Tells readiness and metrics how identity and ledger are doing.
+/// Tells readiness and metrics how identity, ledger and state are doing.
 async fn follow_health(
     shared: Arc<Shared>,
     source: Option<Arc<Source>>,
@@ -114,8 +121,14 @@ async fn follow_health(
 ) {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut reaped = Clock.instant();
     loop {
         ticks.tick().await;
+        if Clock.instant().saturating_duration_since(reaped) >= REAP {
+            reaped = Clock.instant();
+            shared.owners.reap(Clock.unix());
+        }
+        follow_state(&shared, &readiness);
         let status = source.as_ref().map(|source| source.status(Clock.unix().as_secs()));
         if let Some(status) = &status {
             shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
@@ -134,4 +147,15 @@ async fn follow_health(
             writable,
         });
     }
+}
+
+fn follow_state(shared: &Shared, readiness: &Readiness) {
+    let health = shared.owners.health();
+    let available = health.available.unwrap_or(true);
+    readiness.set_state(available);
+    shared.record.metrics.set_state(&StateReading {
+        bindings: state::Kind::ALL.map(|kind| (kind.as_str(), shared.owners.len(kind))),
+        available,
+        failures: health.failures,
+    });
 }

@@ -6,35 +6,61 @@ use sha2::{Digest, Sha256};
 
 use super::Kind;
 
-/// SHA-256 over kind, server and id.
+/// What kind it is of, and SHA-256 over kind, server and id.
 ///
 /// Ids are bearer secrets of a server: whoever reads one from a core dump, a file or a shared store can use it
 /// wherever Lictor isn't in between. So none is kept as it is, and what is kept gives nothing away.
 ///
 /// INVARIANT: two different triples have different input, since the server's length is a part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key([u8; 32]);
+pub(super) struct Key {
+    kind: Kind,
+    digest: [u8; 32],
+}
 
 impl Key {
     pub(super) fn new(kind: Kind, server: &str, id: &str) -> Self {
-        // Part of what is stored: an existing number is never given to another kind.
-        let kind: u8 = match kind {
-            Kind::Session => 1,
-            Kind::Task => 2,
-            Kind::Continuation => 3,
-        };
         let mut hash = Sha256::new();
-        hash.update([kind]);
+        hash.update([code(kind)]);
         hash.update(u64::try_from(server.len()).unwrap_or(u64::MAX).to_be_bytes());
         hash.update(server);
         hash.update(id);
-        Self(hash.finalize().into())
+        Self { kind, digest: hash.finalize().into() }
+    }
+
+    /// One that was stored.
+    pub(super) fn from_stored(kind: u8, digest: [u8; 32]) -> Option<Self> {
+        let kind = Kind::ALL.into_iter().find(|known| code(*known) == kind)?;
+        Some(Self { kind, digest })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The kind as it is stored.
+    pub(super) fn code(&self) -> u8 {
+        code(self.kind)
+    }
+
+    /// The digest as it is stored.
+    pub(super) fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+}
+
+/// Part of what is stored: a number that was used is never given to another kind.
+fn code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Session => 1,
+        Kind::Task => 2,
+        Kind::Continuation => 3,
     }
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
+        f.debug_struct("Key").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -55,6 +81,15 @@ mod tests {
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));
         }
-        assert_eq!(format!("{:?}", keys[0]), "Key(..)");
+        assert_eq!(format!("{:?}", keys[0]), "Key { kind: Session, .. }");
+    }
+
+    #[test]
+    fn what_was_stored_is_the_same() {
+        for kind in Kind::ALL {
+            let key = Key::new(kind, "s", "1");
+            assert_eq!(Key::from_stored(key.code(), *key.digest()), Some(key));
+        }
+        assert_eq!(Key::from_stored(0, [0; 32]), None);
     }
 }

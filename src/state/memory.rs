@@ -53,6 +53,19 @@ struct Table {
 struct Binding {
     owner: Arc<str>,
     used: Duration,
+    /// When the store last said so.
+    confirmed: Duration,
+}
+
+/// What memory has for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Recalled {
+    /// The owner.
+    Known(Arc<str>),
+    /// The owner, but the store has to be told again. Whoever gets this is the only one to do so.
+    Stale(Arc<str>),
+    /// Nothing.
+    Unknown,
 }
 
 impl Memory {
@@ -60,16 +73,29 @@ impl Memory {
         Self { table: Mutex::default(), limits }
     }
 
-    /// The owner, if it is known; counts as use. `now` is time since the Unix epoch.
-    pub(super) fn owner(&self, key: &Key, now: Duration) -> Option<Arc<str>> {
+    /// The owner, if it is known; counts as use. What was confirmed before `fresh` is stale. Both times are
+    /// since the Unix epoch.
+    pub(super) fn recall(&self, key: &Key, now: Duration, fresh: Duration) -> Recalled {
         let mut table = self.lock();
-        let binding = table.bindings.get_mut(key)?;
+        let Some(binding) = table.bindings.get_mut(key) else { return Recalled::Unknown };
         if now.saturating_sub(binding.used) > self.limits.idle {
             table.remove(key);
-            return None;
+            return Recalled::Unknown;
         }
         binding.used = now;
-        Some(Arc::clone(&binding.owner))
+        let owner = Arc::clone(&binding.owner);
+        if binding.confirmed < fresh {
+            binding.confirmed = now;
+            return Recalled::Stale(owner);
+        }
+        Recalled::Known(owner)
+    }
+
+    /// Makes a binding stale once more, after the store could not be told.
+    pub(super) fn doubt(&self, key: &Key) {
+        if let Some(binding) = self.lock().bindings.get_mut(key) {
+            binding.confirmed = Duration::ZERO;
+        }
     }
 
     /// Whether there is room for one more entry of `owner`.
@@ -85,12 +111,13 @@ impl Memory {
         }
         match table.bindings.entry(key) {
             Entry::Occupied(mut taken) if taken.get().owner == *owner => {
-                taken.get_mut().used = now;
+                let binding = taken.get_mut();
+                (binding.used, binding.confirmed) = (now, now);
                 return Ok(());
             }
             Entry::Occupied(_) => return Err(BindError::Taken),
             Entry::Vacant(vacant) => {
-                vacant.insert(Binding { owner: Arc::clone(owner), used: now });
+                vacant.insert(Binding { owner: Arc::clone(owner), used: now, confirmed: now });
             }
         }
         *table.per_owner.entry(Arc::clone(owner)).or_default() += 1;
@@ -104,6 +131,21 @@ impl Memory {
         if table.bindings.get(key).is_some_and(|binding| *binding.owner == *owner) {
             table.remove(key);
         }
+    }
+
+    /// Forgets an entry, whosever it is.
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// Forgets everything that was silent for too long.
+    pub(super) fn reap(&self, now: Duration) {
+        self.lock().reap(self.limits.idle, now);
+    }
+
+    /// How long an entry may be silent.
+    pub(super) fn idle(&self) -> Duration {
+        self.limits.idle
     }
 
     /// Entries held now.
@@ -186,18 +228,22 @@ mod tests {
         Key::new(Kind::Session, "s", id)
     }
 
+    fn recall(memory: &Memory, id: &str, now: Duration) -> Recalled {
+        memory.recall(&key(id), now, Duration::ZERO)
+    }
+
     #[test]
     fn an_entry_belongs_to_who_made_it() {
         let memory = memory();
         let (a, b) = (Arc::from("a"), Arc::from("b"));
         memory.bind(key("1"), &a, SECOND).unwrap();
         assert_eq!(memory.bind(key("1"), &b, SECOND), Err(BindError::Taken));
-        assert_eq!(memory.owner(&key("1"), SECOND), Some(a));
-        assert_eq!(memory.owner(&key("2"), SECOND), None);
+        assert_eq!(recall(&memory, "1", SECOND), Recalled::Known(a));
+        assert_eq!(recall(&memory, "2", SECOND), Recalled::Unknown);
         memory.end(&key("1"), "b");
         assert_eq!(memory.len(), 1);
         memory.end(&key("1"), "a");
-        assert_eq!(memory.owner(&key("1"), SECOND), None);
+        assert_eq!(recall(&memory, "1", SECOND), Recalled::Unknown);
         assert_eq!(memory.len(), 0);
     }
 
@@ -210,10 +256,23 @@ mod tests {
         assert_eq!(memory.bind(key("3"), &a, SECOND), Err(BindError::Full));
         memory.bind(key("4"), &b, SECOND).unwrap();
         assert!(!memory.admits("c", SECOND));
-        assert!(memory.owner(&key("4"), 9 * SECOND).is_some());
+        assert_eq!(recall(&memory, "4", 9 * SECOND), Recalled::Known(b));
         assert!(memory.admits("a", 12 * SECOND));
         assert_eq!(memory.len(), 1);
-        assert_eq!(memory.owner(&key("4"), 30 * SECOND), None);
+        assert_eq!(recall(&memory, "4", 30 * SECOND), Recalled::Unknown);
+    }
+
+    #[test]
+    fn one_caller_alone_has_to_ask_the_store_again() {
+        let memory = memory();
+        let a: Arc<str> = "a".into();
+        memory.bind(key("1"), &a, SECOND).unwrap();
+        let recall = |now, fresh| memory.recall(&key("1"), now * SECOND, fresh * SECOND);
+        assert_eq!(recall(2, 1), Recalled::Known(a.clone()));
+        assert_eq!(recall(3, 2), Recalled::Stale(a.clone()));
+        assert_eq!(recall(3, 2), Recalled::Known(a.clone()));
+        memory.doubt(&key("1"));
+        assert_eq!(recall(3, 2), Recalled::Stale(a));
     }
 
     #[test]

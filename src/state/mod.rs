@@ -5,12 +5,18 @@
 //!
 //! Imports nothing else of the crate but telemetry; identities are plain SPIFFE ID strings here.
 
+mod embedded;
 mod key;
 mod memory;
 mod owners;
+mod redis;
+mod settings;
+mod store;
 
 pub use memory::Limits;
-pub use owners::{BindError, Owners, Unavailable};
+pub use owners::{BindError, Health, Owners, Unavailable};
+pub use settings::{Password, RedisSettings, Settings, Transport};
+pub use store::OpenError;
 
 /// What can belong to somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

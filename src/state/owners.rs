@@ -1,8 +1,23 @@
 //! Who owns what.
+//!
+//! Memory stands in front of the store. What memory knows is answered from there, without waiting for anything;
+//! the store is told of it again from time to time, so that it doesn't forget, and corrects it where it is shared.
+//! What memory doesn't know is looked up, each time: that there is no such thing is never remembered.
+//!
+//! | store | known in memory | not in memory | store down |
+//! |---|---|---|---|
+//! | none | for as long as it is used | doesn't exist | – |
+//! | file | for as long as it is used | doesn't exist | nothing new is given away |
+//! | Redis | for a minute, then asked again | is looked up | what is known goes on, the rest is [`Unavailable`] |
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Kind, Limits, key::Key, memory::Memory};
+use super::{
+    Kind, Limits, OpenError, Settings,
+    key::Key,
+    memory::{Memory, Recalled},
+    store::{Claim, Store},
+};
 
 /// To whom sessions, tasks and continuations of all upstreams were given.
 #[derive(Debug)]
@@ -10,6 +25,7 @@ pub struct Owners {
     sessions: Memory,
     tasks: Memory,
     continuations: Memory,
+    store: Store,
 }
 
 /// Why something can't be given to a caller.
@@ -31,17 +47,42 @@ pub enum BindError {
 #[error("the state store is not available")]
 pub struct Unavailable;
 
+/// How the store is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Whether it works, as far as is known; `None` without a store.
+    pub available: Option<bool>,
+    /// Requests to it that failed since the start.
+    pub failures: u64,
+}
+
 impl Owners {
-    /// Knows of nothing yet. `limits` hold for each kind on its own, so that one can't crowd out another.
-    pub fn new(limits: Limits) -> Self {
-        Self {
+    /// Opens the store. `limits` hold for each kind on its own, so that one can't crowd out another. `now` is
+    /// time since the Unix epoch, here as everywhere.
+    ///
+    /// # Errors
+    /// When the store can't be had with such settings. A Redis that doesn't answer is no error: it may come.
+    pub async fn open(
+        settings: Settings,
+        limits: Limits,
+        now: Duration,
+    ) -> Result<Self, OpenError> {
+        let mut store = Store::open(settings).await?;
+        let found = store.take_found();
+        let owners = Self {
             sessions: Memory::new(limits),
             tasks: Memory::new(limits),
             continuations: Memory::new(limits),
+            store,
+        };
+        for found in found {
+            // What is too much by the limits of today is not remembered any more.
+            let _ = owners.of(found.key.kind()).bind(found.key, &found.owner, now);
         }
+        Ok(owners)
     }
 
-    /// The owner, if there is one; counts as use. `now` is time since the Unix epoch.
+    /// The owner, if there is one; counts as use.
     ///
     /// # Errors
     /// When it isn't known here and can't be looked up, so that it may exist or not.
@@ -52,11 +93,31 @@ impl Owners {
         id: &str,
         now: Duration,
     ) -> Result<Option<Arc<str>>, Unavailable> {
-        Ok(self.of(kind).owner(&Key::new(kind, server, id), now))
+        let key = Key::new(kind, server, id);
+        let memory = self.of(kind);
+        match memory.recall(&key, now, self.fresh(now)) {
+            Recalled::Known(owner) => return Ok(Some(owner)),
+            Recalled::Stale(owner) => match self.store.claim(&key, &owner, self.ttl(kind)).await {
+                Ok(Claim::Granted) => return Ok(Some(owner)),
+                Ok(Claim::Taken) => memory.end(&key, &owner),
+                Err(Unavailable) => {
+                    memory.doubt(&key);
+                    return Ok(Some(owner));
+                }
+            },
+            Recalled::Unknown => {}
+        }
+        let Some(owner) = self.store.owner(&key, self.ttl(kind)).await? else { return Ok(None) };
+        // Without room it is looked up again the next time.
+        let _ = memory.bind(key, &owner, now);
+        Ok(Some(owner))
     }
 
     /// Whether `owner` may be given one more; to be asked before a call is forwarded whose answer brings one.
     pub fn admits(&self, kind: Kind, owner: &str, now: Duration) -> Result<(), BindError> {
+        if self.store.available() == Some(false) {
+            return Err(Unavailable.into());
+        }
         if self.of(kind).admits(owner, now) { Ok(()) } else { Err(BindError::Full) }
     }
 
@@ -70,17 +131,62 @@ impl Owners {
         owner: &Arc<str>,
         now: Duration,
     ) -> Result<(), BindError> {
-        self.of(kind).bind(Key::new(kind, server, id), owner, now)
+        let key = Key::new(kind, server, id);
+        let memory = self.of(kind);
+        if !memory.admits(owner, now) {
+            return Err(BindError::Full);
+        }
+        match self.store.claim(&key, owner, self.ttl(kind)).await? {
+            Claim::Granted => {}
+            Claim::Taken => return Err(BindError::Taken),
+        }
+        let mut bound = memory.bind(key, owner, now);
+        if bound == Err(BindError::Taken) && self.store.is_shared() {
+            // It ended elsewhere, and was given to somebody else since.
+            memory.forget(&key);
+            bound = memory.bind(key, owner, now);
+        }
+        if bound.is_err() {
+            self.store.release(&key, owner).await;
+        }
+        bound
     }
 
     /// Forgets what has ended, if it was `owner`'s.
     pub async fn end(&self, kind: Kind, server: &str, id: &str, owner: &str) {
-        self.of(kind).end(&Key::new(kind, server, id), owner);
+        let key = Key::new(kind, server, id);
+        self.of(kind).end(&key, owner);
+        self.store.release(&key, owner).await;
+    }
+
+    /// Forgets what was silent for too long; to be called now and then.
+    pub fn reap(&self, now: Duration) {
+        for kind in Kind::ALL {
+            self.of(kind).reap(now);
+        }
     }
 
     /// How many of a kind are remembered here.
     pub fn len(&self, kind: Kind) -> usize {
         self.of(kind).len()
+    }
+
+    /// How the store is doing.
+    pub fn health(&self) -> Health {
+        Health { available: self.store.available(), failures: self.store.failures() }
+    }
+
+    /// What was confirmed before is stale.
+    fn fresh(&self, now: Duration) -> Duration {
+        match self.store.believed() {
+            None => Duration::ZERO,
+            Some(believed) => now.saturating_sub(believed).max(self.store.since()),
+        }
+    }
+
+    /// How long the store remembers: an entry that is used is told to it again before it has ended.
+    fn ttl(&self, kind: Kind) -> Duration {
+        self.of(kind).idle().saturating_add(self.store.believed().unwrap_or_default())
     }
 
     fn of(&self, kind: Kind) -> &Memory {

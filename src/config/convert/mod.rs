@@ -1,5 +1,6 @@
 //! From the file as written to each module's settings, with every fault reported.
 
+mod bindings;
 mod listeners;
 mod spiffe;
 mod upstreams;
@@ -22,7 +23,7 @@ use super::{
     shape::{self, Document},
     units::{Size, Span},
 };
-use crate::{admin, identity::SpiffeId, ledger, policy, proxy::settings::Limits, telemetry};
+use crate::{admin, identity::SpiffeId, ledger, policy, proxy::settings::Limits, state, telemetry};
 
 /// Environment variable with the seconds between SIGTERM and SIGKILL, as a pod's author sets it to its
 /// `terminationGracePeriodSeconds`.
@@ -56,6 +57,10 @@ pub(super) fn config(
     let policy = policy.and_then(|it| reader.policy(it, servers, &policy_place));
     let ledger = reader.required(document.ledger, &root.key("ledger"));
     let ledger = ledger.and_then(|it| reader.ledger(it, &root.key("ledger")));
+    let state = match document.state {
+        None => Some(state::Settings::Memory),
+        Some(it) => reader.state(it, &root.key("state")),
+    };
     let limits = reader.limits(&document.limits, &root.key("limits"));
     let grace = std::env::var_os(GRACE);
     let drain = reader.drain(document.drain.as_ref(), grace.as_deref(), &root.key("drain"));
@@ -67,6 +72,7 @@ pub(super) fn config(
         upstreams: upstreams?,
         policy: policy?,
         ledger: ledger?,
+        state: state?,
         admin: admin?,
         limits: limits?,
         drain: drain?,

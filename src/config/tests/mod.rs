@@ -2,6 +2,7 @@
 
 mod faults;
 mod laws;
+mod state;
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -74,7 +74,7 @@ fn a_record_is_explained_without_its_arguments() {
     };
     let explanation = recorded(policies.version(), &["etc"]);
     assert!(!explanation.decision.permit);
-    assert_eq!(explanation.decision.policies, ["etc".into()]);
+    assert_eq!(explanation.decision.policies, [Arc::<str>::from("etc")]);
     assert_eq!(explanation.decision.reason.as_deref(), Some("Not etc."));
     assert_eq!(explanation.caveats, ["arguments are not recorded"], "{explanation}");
     let explanation = recorded("0123456789abcdef", &["gone"]);

@@ -1,16 +1,10 @@
 //! What the ledger tells of itself.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use prometheus::{Gauge, IntCounter, IntGauge, Registry};
+use prometheus::{Gauge, IntGauge, Registry};
 
-use super::{float_gauge, gauge, register};
+use super::{float_gauge, gauge, total::Total};
 
 /// A reading of the ledger. Totals only ever grow; a smaller one is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,24 +77,5 @@ impl Ledger {
         self.last_commit.set(reading.last_commit.as_secs_f64());
         self.queued.set(i64::try_from(reading.backlog).unwrap_or(i64::MAX));
         self.writable.set(i64::from(reading.writable));
-    }
-}
-
-/// A counter of something that is counted elsewhere.
-#[derive(Clone, Debug)]
-struct Total {
-    counter: IntCounter,
-    known: Arc<AtomicU64>,
-}
-
-impl Total {
-    fn new(registry: &Registry, name: &str, help: &str) -> Self {
-        Self { counter: register(registry, IntCounter::new(name, help)), known: Arc::default() }
-    }
-
-    /// Two scrapes at once may tell different totals in any order; each step is added once.
-    fn set(&self, total: u64) {
-        let known = self.known.fetch_max(total, Ordering::Relaxed);
-        self.counter.inc_by(total.saturating_sub(known));
     }
 }

@@ -6,6 +6,8 @@
 
 mod calls;
 mod ledger;
+mod state;
+mod total;
 
 use std::{
     sync::{
@@ -22,6 +24,7 @@ use prometheus::{
 
 pub use calls::{Calls, Finished, Verdict};
 pub use ledger::LedgerReading;
+pub use state::StateReading;
 
 /// The media type of [`Metrics::render`].
 pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -35,6 +38,7 @@ pub struct Metrics {
     registry: Registry,
     families: calls::Families,
     ledger: ledger::Ledger,
+    state: state::State,
     open_streams: IntGauge,
     bodies_in_flight: IntGauge,
     connections: IntGaugeVec,
@@ -68,6 +72,7 @@ impl Metrics {
         Self {
             families: calls::Families::new(&registry),
             ledger: ledger::Ledger::new(&registry),
+            state: state::State::new(&registry),
             open_streams: gauge(
                 &registry,
                 "lictor_open_streams",
@@ -174,6 +179,11 @@ impl Metrics {
     /// Tells how the ledger is doing.
     pub fn set_ledger(&self, reading: &LedgerReading) {
         self.ledger.set(reading);
+    }
+
+    /// Tells who owns how much, and how the store is doing.
+    pub fn set_state(&self, reading: &StateReading) {
+        self.state.set(reading);
     }
 
     /// Counts an attempt to put new policies in force.

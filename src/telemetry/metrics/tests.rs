@@ -102,6 +102,7 @@ fn every_metric_is_documented() {
     metrics.policy_reload(false);
     metrics.set_unsafe_setting("mode: shadow", 1);
     metrics.set_identity("ready", None);
+    metrics.set_state(&STATE);
     drop(metrics.open_connection("inbound"));
     let text = metrics.render(Duration::ZERO).expect("text");
     let names: Vec<_> = text
@@ -141,6 +142,30 @@ fn the_ledger_is_read_and_its_totals_only_grow() {
             "lictor_ledger_lost_entries_total 1",
             "lictor_ledger_queued_entries 2",
             "lictor_ledger_writable 0",
+        ]
+    );
+}
+
+const STATE: StateReading = StateReading {
+    bindings: [("session", 3), ("task", 0), ("continuation", 1)],
+    available: false,
+    failures: 4,
+};
+
+#[test]
+fn state_is_in_order_until_told_otherwise() {
+    let metrics = Metrics::new();
+    assert_eq!(samples(&metrics, "lictor_state_available"), ["lictor_state_available 1"]);
+    metrics.set_state(&STATE);
+    metrics.set_state(&StateReading { failures: 2, ..STATE });
+    assert_eq!(
+        samples(&metrics, "lictor_state"),
+        [
+            "lictor_state_available 0",
+            "lictor_state_bindings{kind=\"continuation\"} 1",
+            "lictor_state_bindings{kind=\"session\"} 3",
+            "lictor_state_bindings{kind=\"task\"} 0",
+            "lictor_state_failures_total 4",
         ]
     );
 }

@@ -1,0 +1,152 @@
+//! What stands behind the memory.
+//!
+//! INVARIANT: [`Store::claim`] succeeds for one owner of a key only, whoever asks at the same time and wherever,
+//! until that owner releases it or the time has passed.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    Settings, Unavailable,
+    embedded::{self, Embedded, Found},
+    key::Key,
+    redis::{self, Redis},
+};
+
+/// A file that was written an hour ago is off by an hour at most after a crash, of a day.
+const BELIEVED_EMBEDDED: Duration = Duration::from_secs(3600);
+
+/// How long a replica goes by what it knows once another one may have ended a session.
+const BELIEVED_SHARED: Duration = Duration::from_secs(60);
+
+/// One of the places where bindings are kept beside memory.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// Nowhere.
+    None,
+    /// In a file. Memory knows all that is in it.
+    Embedded(Embedded),
+    /// In a Redis. Memory knows a part of it, and others write to it.
+    Redis(Redis),
+}
+
+/// What a store says to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It is the owner's now, or was before and stays so for longer.
+    Granted,
+    /// It is somebody else's.
+    Taken,
+}
+
+/// Why a store can't be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file can't be opened.
+    #[error("the state file can't be opened")]
+    Embedded(#[source] embedded::OpenError),
+    /// The settings of Redis have a fault.
+    #[error("Redis can't be set up")]
+    Redis(#[source] redis::SetupError),
+}
+
+impl Store {
+    pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
+        match settings {
+            Settings::Memory => Ok(Self::None),
+            Settings::Directory(directory) => {
+                Embedded::open(&directory).map(Self::Embedded).map_err(OpenError::Embedded)
+            }
+            Settings::Redis(settings) => {
+                Redis::start(settings).await.map(Self::Redis).map_err(OpenError::Redis)
+            }
+        }
+    }
+
+    /// What an earlier process left; once.
+    pub(super) fn take_found(&mut self) -> Vec<Found> {
+        match self {
+            Self::None | Self::Redis(_) => Vec::new(),
+            Self::Embedded(file) => file.take_found(),
+        }
+    }
+
+    /// Makes `owner` the owner for `ttl`, unless somebody else is; for its owner, starts the time anew. Durable
+    /// when it returns.
+    pub(super) async fn claim(
+        &self,
+        key: &Key,
+        owner: &Arc<str>,
+        ttl: Duration,
+    ) -> Result<Claim, Unavailable> {
+        match self {
+            Self::None => Ok(Claim::Granted),
+            Self::Embedded(file) => file.claim(key, owner, ttl).await,
+            Self::Redis(redis) => redis.claim(key, owner, ttl).await,
+        }
+    }
+
+    /// The owner of what memory doesn't know.
+    pub(super) async fn owner(
+        &self,
+        key: &Key,
+        ttl: Duration,
+    ) -> Result<Option<Arc<str>>, Unavailable> {
+        match self {
+            Self::None | Self::Embedded(_) => Ok(None),
+            Self::Redis(redis) => redis.owner(key, ttl).await,
+        }
+    }
+
+    /// Forgets a binding, if it is `owner`'s. Nothing hangs on it: what isn't released ends with its time, and
+    /// until then the upstream says that there is no such thing.
+    pub(super) async fn release(&self, key: &Key, owner: &str) {
+        match self {
+            Self::None => {}
+            Self::Embedded(file) => file.release(key, owner),
+            Self::Redis(redis) => redis.release(key, owner).await,
+        }
+    }
+
+    /// Whether others write to it, so that it knows better than memory.
+    pub(super) fn is_shared(&self) -> bool {
+        match self {
+            Self::None | Self::Embedded(_) => false,
+            Self::Redis(_) => true,
+        }
+    }
+
+    /// How long memory is believed before the store is told, or asked, again. `None`: for ever.
+    pub(super) fn believed(&self) -> Option<Duration> {
+        match self {
+            Self::None => None,
+            Self::Embedded(_) => Some(BELIEVED_EMBEDDED),
+            Self::Redis(_) => Some(BELIEVED_SHARED),
+        }
+    }
+
+    /// The time since the Unix epoch before which nothing that was told it counts: it may have been lost.
+    pub(super) fn since(&self) -> Duration {
+        match self {
+            Self::None | Self::Embedded(_) => Duration::ZERO,
+            Self::Redis(redis) => redis.since(),
+        }
+    }
+
+    /// Whether it works at the moment, as far as is known; `None` without a store.
+    pub(super) fn available(&self) -> Option<bool> {
+        match self {
+            Self::None => None,
+            Self::Embedded(file) => Some(file.available()),
+            Self::Redis(redis) => Some(redis.available()),
+        }
+    }
+
+    /// How often it failed since the start.
+    pub(super) fn failures(&self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Embedded(file) => file.failures(),
+            Self::Redis(redis) => redis.failures(),
+        }
+    }
+}
