@@ -11,6 +11,7 @@
 mod ca;
 mod chain;
 mod clients;
+mod compatibility;
 mod process;
 mod suite;
 

@@ -21,7 +21,7 @@ use tokio::{
 /// Time for a server to say where it listens.
 const START: Duration = Duration::from_secs(20);
 /// Time for a program to finish.
-const RUN: Duration = Duration::from_secs(90);
+const RUN: Duration = Duration::from_secs(150);
 
 /// A path inside `tests/`.
 pub(crate) fn tests_path(name: &str) -> PathBuf {
