@@ -14,8 +14,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use cedar_policy::pst::{
     ActionConstraint, BinaryOp, Clause, Effect, EntityOrSlot, EntityUID, Expr, Literal,
-    PrincipalConstraint, PstConstructionError, ResourceConstraint, StaticPolicy, Template, UnaryOp,
-    Var,
+    PrincipalConstraint, PstConstructionError, ResourceConstraint, StaticPolicy, Template, Var,
 };
 
 use super::vocabulary::types;
@@ -79,7 +78,7 @@ pub(crate) fn looks_past_input(expr: &Expr) -> bool {
 }
 
 /// The attributes of a chain `context.a.b`; `None` if the chain starts elsewhere.
-fn context_path(expr: &Expr) -> Option<Vec<&str>> {
+pub(super) fn context_path(expr: &Expr) -> Option<Vec<&str>> {
     match expr {
         Expr::Var(Var::Context) => Some(vec![]),
         Expr::GetAttr { expr, attr } => {
@@ -235,42 +234,6 @@ pub(crate) fn without_scope(
     template.action = ActionConstraint::Any;
     template.resource = ResourceConstraint::Any;
     to_policy(template)
-}
-
-/// One policy that holds or fails if any of several does, whose scopes are known to fit. Where it neither
-/// holds nor fails, none of them does, and that is what most calls are about.
-pub(crate) fn any_of<'a>(
-    policies: impl Iterator<Item = &'a cedar_policy::Policy>,
-) -> Result<Option<cedar_policy::Policy>, PstConstructionError> {
-    let join = |op| move |left, right| Arc::new(Expr::BinaryOp { op, left, right });
-    let mut any: Option<Template> = None;
-    let mut conditions = vec![];
-    for policy in policies {
-        let template = policy.to_pst()?.body().clone();
-        let holds = template.clauses().iter().map(|clause| match clause {
-            Clause::When(expr) => Arc::clone(expr),
-            Clause::Unless(expr) => {
-                Arc::new(Expr::UnaryOp { op: UnaryOp::Not, expr: Arc::clone(expr) })
-            }
-        });
-        let Some(condition) = holds.reduce(join(BinaryOp::And)) else { return Ok(None) };
-        conditions.push(condition);
-        any.get_or_insert(template);
-    }
-    // Halves, so that the depth is that of a logarithm.
-    while conditions.len() > 1 {
-        conditions = conditions
-            .chunks(2)
-            .filter_map(|pair| pair.iter().cloned().reduce(join(BinaryOp::Or)))
-            .collect();
-    }
-    let (Some(mut any), Some(condition)) = (any, conditions.pop()) else { return Ok(None) };
-    any.id = "any".into();
-    any.effect = Effect::Forbid;
-    any.principal = PrincipalConstraint::Any;
-    any.action = ActionConstraint::Any;
-    any.resource = ResourceConstraint::Any;
-    any.try_with_clauses(vec![Clause::When(condition)]).and_then(to_policy).map(Some)
 }
 
 /// Back to a policy that Cedar evaluates.

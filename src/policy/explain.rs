@@ -147,7 +147,7 @@ impl Policies {
         let mut outcome = Outcome::default();
         let input = |wanted: &Wanted| {
             let shape = scene.action.input.as_ref()?;
-            input::lift(question.arguments, wanted, shape).ok()
+            input::lift(question.arguments, wanted, shape).ok()?.into_expression().ok()
         };
         // A set that can't be evaluated has told so in the decision.
         if let Ok(request) = scene.request(None) {
@@ -157,10 +157,10 @@ impl Policies {
         if let Some(varying) = varying
             && let Ok(request) = scene.request(input(&varying.wanted))
         {
-            self.evaluate(&scene, &request, &varying.set, &mut outcome);
+            self.evaluate(&scene, &request, &varying.all, &mut outcome);
         }
         let in_reach =
-            slice.fixed.policies().chain(varying.iter().flat_map(|varying| varying.set.policies()));
+            slice.fixed.policies().chain(varying.iter().flat_map(|varying| varying.all.policies()));
         for policy in in_reach {
             if let Ok(tree) = policy.to_pst() {
                 let clauses = tree.body().clauses().iter().map(expr_of);
@@ -234,7 +234,7 @@ impl Policies {
                 return Holds::Fails("depends on arguments".to_owned());
             }
             Some(shape) if !paths.is_empty() => match input::lift(arguments, &wanted, shape) {
-                Ok(input) => Some(input),
+                Ok(input) => input.into_expression().ok(),
                 Err(unfit) => return Holds::Fails(unfit.to_string()),
             },
             Some(_) | None => None,

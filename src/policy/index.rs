@@ -16,11 +16,7 @@ use cedar_policy::{
 };
 use quick_cache::{Weighter, sync::Cache};
 
-use super::{
-    analysis::{InputPath, any_of, without_scope},
-    entities::Triple,
-    input::Wanted,
-};
+use super::{analysis::InputPath, entities::Triple, varying::Varying};
 
 /// How many policies all cached slices hold together, counted as often as they are in one.
 const CACHED_POLICIES: u64 = 50_000;
@@ -49,21 +45,9 @@ pub(crate) struct Slice {
     /// Those that don't look at arguments.
     pub(crate) fixed: PolicySet,
     /// Those that do; `None` if there are none.
-    pub(crate) varying: Option<Varying>,
+    pub(crate) varying: Option<Arc<Varying>>,
     /// Whether a permit is among them.
     pub(crate) permits: bool,
-}
-
-/// Policies that look at arguments, without their scopes.
-#[derive(Debug)]
-pub(crate) struct Varying {
-    pub(crate) set: PolicySet,
-    /// Stands for all of them, where they are several: if it neither holds nor fails, none of them does.
-    pub(crate) any: Option<PolicySet>,
-    /// Where they look.
-    pub(crate) wanted: Wanted,
-    /// Whether one looks at more of the context than the arguments.
-    pub(crate) past_input: bool,
 }
 
 impl Slice {
@@ -197,33 +181,20 @@ impl Index {
     }
 
     fn merge(&self, positions: &[u32]) -> Result<Slice, Box<PolicySetError>> {
-        let (mut fixed, mut varying) = (PolicySet::new(), PolicySet::new());
-        let (mut wanted, mut permits, mut past_input) = (Wanted::default(), false, false);
-        let at = |position: &u32| usize::try_from(*position).ok();
-        for entry in positions.iter().filter_map(|position| self.entries.get(at(position)?)) {
-            if entry.inputs.is_empty() {
-                fixed.add(entry.policy.clone())?;
-            } else {
-                // Either form says the same here; the one without scope is cheaper.
-                let policy = &entry.policy;
-                varying.add(without_scope(policy).unwrap_or_else(|_| policy.clone()))?;
-            }
-            permits |= entry.policy.effect() == Effect::Permit;
-            if !entry.inputs.is_empty() {
-                past_input |= entry.past_input;
-                entry.inputs.iter().for_each(|path| wanted.add(path));
-            }
-        }
-        let varying = match varying.num_of_policies() {
-            0 => None,
-            1 => Some(Varying { set: varying, any: None, wanted, past_input }),
-            _ => {
-                // It is only a short cut: without it, each is asked.
-                let any = any_of(varying.policies()).ok().flatten();
-                let any = any.and_then(|policy| PolicySet::from_policies([policy]).ok());
-                Some(Varying { set: varying, any, wanted, past_input })
-            }
+        let at = |position: &u32| {
+            let at = usize::try_from(*position).ok()?;
+            Some((at, self.entries.get(at)?))
         };
+        let entries: Vec<(usize, &Entry)> = positions.iter().filter_map(at).collect();
+        let mut fixed = PolicySet::new();
+        for (_, entry) in entries.iter().filter(|(_, entry)| entry.inputs.is_empty()) {
+            fixed.add(entry.policy.clone())?;
+        }
+        let varying: Vec<_> =
+            entries.iter().filter(|(_, entry)| !entry.inputs.is_empty()).copied().collect();
+        let varying =
+            if varying.is_empty() { None } else { Some(Arc::new(Varying::new(&varying)?)) };
+        let permits = entries.iter().any(|(_, entry)| entry.policy.effect() == Effect::Permit);
         Ok(Slice { fixed, varying, permits })
     }
 }

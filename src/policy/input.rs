@@ -6,9 +6,9 @@
 //! INVARIANT: a value that is not exactly what a policy would see is never lifted. It is refused, with
 //! an error that names the place and never the value.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
-use cedar_policy::RestrictedExpression;
+use cedar_policy::{ExpressionConstructionError, RestrictedExpression};
 
 use super::{analysis::InputPath, vocabulary::Shape};
 use crate::protocol::json::{Kind, Member, Value};
@@ -52,21 +52,67 @@ pub(crate) enum Unfit {
     TooMany(String),
 }
 
+/// Arguments as policies see them. They are callers' data, and so can't be printed.
+pub(crate) enum Lifted<'a> {
+    String(Cow<'a, str>),
+    Bool(bool),
+    Long(i64),
+    /// As Cedar writes it.
+    Decimal(String),
+    Set(Vec<Self>),
+    Record(Vec<(&'a str, Self)>),
+}
+
+impl Lifted<'_> {
+    /// What Cedar evaluates in its place.
+    pub(crate) fn into_expression(
+        self,
+    ) -> Result<RestrictedExpression, ExpressionConstructionError> {
+        match self {
+            Self::String(text) => Ok(RestrictedExpression::new_string(text.into_owned())),
+            Self::Bool(value) => Ok(RestrictedExpression::new_bool(value)),
+            Self::Long(value) => Ok(RestrictedExpression::new_long(value)),
+            Self::Decimal(text) => Ok(RestrictedExpression::new_decimal(text)),
+            Self::Set(elements) => {
+                let elements: Result<Vec<_>, _> =
+                    elements.into_iter().map(Self::into_expression).collect();
+                elements.map(RestrictedExpression::new_set)
+            }
+            Self::Record(attributes) => {
+                let attribute = |(name, value): (&str, Self)| {
+                    value.into_expression().map(|value| (name.to_owned(), value))
+                };
+                let attributes: Result<Vec<_>, _> = attributes.into_iter().map(attribute).collect();
+                RestrictedExpression::new_record(attributes?)
+            }
+        }
+    }
+
+    /// An attribute, if there is one; nothing where this is no record.
+    pub(crate) fn attribute(&self, name: &str) -> Option<Option<&Self>> {
+        match self {
+            Self::Record(attributes) => {
+                Some(attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| value))
+            }
+            Self::String(_) | Self::Bool(_) | Self::Long(_) | Self::Decimal(_) | Self::Set(_) => {
+                None
+            }
+        }
+    }
+}
+
 /// Lifts what is wanted; absent arguments are an empty record.
-pub(crate) fn lift(
-    arguments: Option<Value<'_>>,
+pub(crate) fn lift<'a>(
+    arguments: Option<Value<'a>>,
     wanted: &Wanted,
-    shape: &Shape,
-) -> Result<RestrictedExpression, Unfit> {
+    shape: &'a Shape,
+) -> Result<Lifted<'a>, Unfit> {
     let mut place = Place { names: vec!["input"], left: MOST_VALUES };
     let lifted = match arguments {
         None => None,
         Some(arguments) => value(arguments, wanted, shape, &mut place)?,
     };
-    match lifted {
-        Some(lifted) => Ok(lifted),
-        None => RestrictedExpression::new_record([]).map_err(|_| Unfit::Value(place.name())),
-    }
+    Ok(lifted.unwrap_or_else(|| Lifted::Record(vec![])))
 }
 
 /// Where the walk is, for the texts of errors (declared names only), and how many values are left.
@@ -82,27 +128,21 @@ impl Place<'_> {
 }
 
 /// `None` stands for JSON's null: the attribute is absent.
-fn value<'s>(
-    value: Value<'_>,
+fn value<'a>(
+    value: Value<'a>,
     wanted: &Wanted,
-    shape: &'s Shape,
-    place: &mut Place<'s>,
-) -> Result<Option<RestrictedExpression>, Unfit> {
+    shape: &'a Shape,
+    place: &mut Place<'a>,
+) -> Result<Option<Lifted<'a>>, Unfit> {
     if value.kind() == Kind::Null {
         return Ok(None);
     }
     place.left = place.left.checked_sub(1).ok_or_else(|| Unfit::TooMany(place.name()))?;
     let lifted = match shape {
-        Shape::String => {
-            value.as_str().map(|text| RestrictedExpression::new_string(text.into_owned()))
-        }
-        Shape::Bool => value.as_bool().map(RestrictedExpression::new_bool),
-        Shape::Long => {
-            value.as_number().and_then(|n| n.parse().ok()).map(RestrictedExpression::new_long)
-        }
-        Shape::Decimal => {
-            value.as_number().and_then(decimal).map(RestrictedExpression::new_decimal)
-        }
+        Shape::String => value.as_str().map(Lifted::String),
+        Shape::Bool => value.as_bool().map(Lifted::Bool),
+        Shape::Long => value.as_number().and_then(|n| n.parse().ok()).map(Lifted::Long),
+        Shape::Decimal => value.as_number().and_then(decimal).map(Lifted::Decimal),
         Shape::Set(element) if value.kind() == Kind::Array => {
             return set(value, element, place).map(Some);
         }
@@ -115,35 +155,35 @@ fn value<'s>(
 }
 
 /// Elements are lifted whole. A null among them can't be left out: the set would not be what was sent.
-fn set<'s>(
-    array: Value<'_>,
-    element: &'s Shape,
-    place: &mut Place<'s>,
-) -> Result<RestrictedExpression, Unfit> {
+fn set<'a>(
+    array: Value<'a>,
+    element: &'a Shape,
+    place: &mut Place<'a>,
+) -> Result<Lifted<'a>, Unfit> {
     let whole = Wanted { whole: true, ..Wanted::default() };
     let lifted = array
         .elements()
         .map(|item| value(item, &whole, element, place)?.ok_or_else(|| Unfit::Value(place.name())));
-    Ok(RestrictedExpression::new_set(lifted.collect::<Result<Vec<_>, _>>()?))
+    Ok(Lifted::Set(lifted.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// One walk over the members, however many of them there are.
-fn record<'s>(
-    object: Value<'_>,
+fn record<'a>(
+    object: Value<'a>,
     wanted: &Wanted,
-    attributes: &'s BTreeMap<String, Shape>,
-    place: &mut Place<'s>,
-) -> Result<RestrictedExpression, Unfit> {
+    attributes: &'a BTreeMap<String, Shape>,
+    place: &mut Place<'a>,
+) -> Result<Lifted<'a>, Unfit> {
     let whole = Wanted { whole: true, ..Wanted::default() };
-    let looked_at: Vec<(&'s String, &Shape, &Wanted)> = attributes
+    let looked_at: Vec<(&'a str, &Shape, &Wanted)> = attributes
         .iter()
         .filter_map(|(name, shape)| match (wanted.whole, wanted.below.get(name)) {
-            (true, _) => Some((name, shape, &whole)),
-            (false, Some(below)) => Some((name, shape, below)),
+            (true, _) => Some((name.as_str(), shape, &whole)),
+            (false, Some(below)) => Some((name.as_str(), shape, below)),
             (false, None) => None,
         })
         .collect();
-    let mut found: Vec<Option<Value<'_>>> = vec![None; looked_at.len()];
+    let mut found: Vec<Option<Value<'a>>> = vec![None; looked_at.len()];
     for Member { name: key, value, .. } in object.members() {
         for ((name, ..), slot) in looked_at.iter().zip(&mut found) {
             if *key == **name {
@@ -155,17 +195,17 @@ fn record<'s>(
             }
         }
     }
-    let mut lifted = vec![];
+    let mut lifted = Vec::with_capacity(looked_at.len());
     for ((name, shape, below), found) in looked_at.into_iter().zip(found) {
         place.names.push(name);
         if let Some(found) = found
             && let Some(value) = value(found, below, shape, place)?
         {
-            lifted.push((name.clone(), value));
+            lifted.push((name, value));
         }
         place.names.pop();
     }
-    RestrictedExpression::new_record(lifted).map_err(|_| Unfit::Value(place.name()))
+    Ok(Lifted::Record(lifted))
 }
 
 /// Whether readers that fold case (Go's `encoding/json`) take one key for the other.

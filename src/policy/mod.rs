@@ -9,6 +9,7 @@
 //! | `index` | finds the policies whose scope fits |
 //! | `input` | arguments → `context.input` |
 //! | `asked` | what a server asks → `context.sampling`, `context.elicitation` |
+//! | `condition`, `varying` | policies that look at arguments, mostly evaluated without Cedar |
 //! | [`store`], `key` | decides and remembers |
 //! | `explain` | tells why |
 //!
@@ -18,6 +19,7 @@
 
 mod analysis;
 mod asked;
+mod condition;
 mod entities;
 mod explain;
 mod fragments;
@@ -28,6 +30,7 @@ mod load;
 pub mod settings;
 mod source;
 pub mod store;
+mod varying;
 mod vocabulary;
 
 use std::sync::Arc;

@@ -268,7 +268,10 @@ fn by_cedar(policies: &Policies, question: &Question<'_>) -> (bool, BTreeSet<Str
     let input = scene.action.input.as_ref().map(|shape| {
         let mut wanted = Wanted::default();
         wanted.add(&InputPath { segments: vec![], value: true });
-        input::lift(question.arguments, &wanted, shape).expect("representable")
+        input::lift(question.arguments, &wanted, shape)
+            .expect("representable")
+            .into_expression()
+            .expect("a record")
     });
     let request = scene.request(input).expect("a request");
     let response = Authorizer::new().is_authorized(&request, &set, &scene.entities);
@@ -356,7 +359,8 @@ fn requests_and_entities_conform_to_the_schema() {
             let input = scene.action.input.as_ref().map(|shape| {
                 let mut wanted = Wanted::default();
                 wanted.add(&InputPath { segments: vec![], value: true });
-                input::lift(Some(value(r#"{"path":"a"}"#)), &wanted, shape).expect("representable")
+                let lifted = input::lift(Some(value(r#"{"path":"a"}"#)), &wanted, shape);
+                lifted.expect("representable").into_expression().expect("a record")
             });
             let request = scene.request(input).expect("a request");
             let context = request.context().expect("a context").clone();

@@ -21,11 +21,12 @@ use quick_cache::sync::Cache;
 use super::{
     Decision, Question, Settings, asked,
     entities::{Triple, World},
-    index::{Index, Slice, Varying},
-    input,
+    index::{Index, Slice},
+    input::{self, Lifted},
     key::{Key, KeyRef},
     load::{self, Origin},
     source::{Fault, LoadError},
+    varying::Varying,
     vocabulary::{Action, Vocabulary},
 };
 use crate::protocol::{
@@ -185,49 +186,61 @@ impl Policies {
             return Ok(Prepared::Settled(self.decision(fixed, place.action.class)));
         }
         let (scene, slice) = self.stage(question, place)?;
-        self.evaluate(&scene, &scene.request(None)?, &slice.fixed, &mut fixed);
-        let settled =
-            slice.varying.is_none() || !fixed.forbids.is_empty() || !fixed.errors.is_empty();
-        let class = scene.action.class;
-        Ok(if settled {
-            Prepared::Settled(self.decision(fixed, class))
-        } else {
-            Prepared::Open { scene: Box::new(scene), slice, fixed }
+        let request = scene.request(None)?;
+        self.evaluate(&scene, &request, &slice.fixed, &mut fixed);
+        let otherwise = self.decision(fixed.clone(), scene.action.class);
+        Ok(match &slice.varying {
+            Some(varying) if fixed.forbids.is_empty() && fixed.errors.is_empty() => {
+                let facts = varying.facts.iter().map(|fact| self.fact(&scene, &request, fact));
+                let (facts, varying) = (facts.collect(), Arc::clone(varying));
+                Prepared::Open(Box::new(Open { scene, varying, facts, fixed, otherwise }))
+            }
+            Some(_) | None => Prepared::Settled(otherwise),
         })
     }
 
     fn conclude(&self, prepared: &Prepared, arguments: Option<json::Value<'_>>) -> Decision {
-        let (scene, slice, fixed) = match prepared {
+        let Open { scene, varying, facts, fixed, otherwise } = match prepared {
             Prepared::Settled(decision) => return decision.clone(),
-            Prepared::Open { scene, slice, fixed } => (scene, slice, fixed),
+            Prepared::Open(open) => &**open,
+        };
+        let lifted = match &scene.action.input {
+            Some(shape) => input::lift(arguments, &varying.wanted, shape).map(Some),
+            None => Ok(None),
         };
         let mut outcome = fixed.clone();
-        if let Some(varying) = &slice.varying {
-            let lifted = match &scene.action.input {
-                Some(shape) => input::lift(arguments, &varying.wanted, shape).map(Some),
-                None => Ok(None),
-            };
-            let request = match lifted {
-                Ok(input) if varying.past_input => scene.request(input),
-                Ok(input) => scene.request_with([("input", input)]),
-                Err(unfit) => Err(Refusal(unfit.to_string())),
-            };
-            match request {
-                Ok(request) if self.none_holds(scene, &request, varying) => {}
-                Ok(request) => self.evaluate(scene, &request, &varying.set, &mut outcome),
+        let input = match lifted {
+            Ok(input) => input,
+            Err(unfit) => {
+                outcome.errors.push((None, unfit.to_string()));
+                return self.decision(outcome, scene.action.class);
+            }
+        };
+        let left = match varying.holding(input.as_ref(), facts) {
+            Some(holding) if holding.is_empty() && varying.rest.is_empty() => {
+                return otherwise.clone();
+            }
+            Some(holding) => {
+                holding.into_iter().for_each(|(position, effect)| outcome.add(position, effect));
+                &varying.rest
+            }
+            None => &varying.all,
+        };
+        if !left.is_empty() {
+            match scene.request_for(varying, input) {
+                Ok(request) => self.evaluate(scene, &request, left, &mut outcome),
                 Err(Refusal(error)) => outcome.errors.push((None, error)),
             }
         }
         self.decision(outcome, scene.action.class)
     }
 
-    /// Whether none of the policies holds and none fails, found out in one go.
-    fn none_holds(&self, scene: &Scene, request: &Request, varying: &Varying) -> bool {
-        varying.any.as_ref().is_some_and(|any| {
-            let response = self.authorizer.is_authorized(request, any, &scene.entities);
-            let diagnostics = response.diagnostics();
-            diagnostics.reason().next().is_none() && diagnostics.errors().next().is_none()
-        })
+    /// Whether what doesn't hang on arguments is so; `None` where it can't be told.
+    fn fact(&self, scene: &Scene, request: &Request, fact: &PolicySet) -> Option<bool> {
+        let response = self.authorizer.is_authorized(request, fact, &scene.entities);
+        let diagnostics = response.diagnostics();
+        let failed = diagnostics.errors().next().is_some();
+        (!failed).then(|| diagnostics.reason().next().is_some())
     }
 
     /// A question in Cedar's terms, and the policies whose scope fits it.
@@ -366,7 +379,20 @@ enum Prepared {
     /// The arguments make no difference.
     Settled(Decision),
     /// Some policies look at the arguments.
-    Open { scene: Box<Scene>, slice: Arc<Slice>, fixed: Outcome },
+    Open(Box<Open>),
+}
+
+/// What the arguments can still change.
+#[derive(Debug)]
+struct Open {
+    scene: Scene,
+    varying: Arc<Varying>,
+    /// The answers to [`Varying::facts`].
+    facts: Vec<Option<bool>>,
+    /// What came of the policies that don't look at arguments.
+    fixed: Outcome,
+    /// The decision if none of the others holds or fails.
+    otherwise: Decision,
 }
 
 /// Where a question stands among the policies.
@@ -401,6 +427,16 @@ impl Scene {
         ])
     }
 
+    fn request_for(
+        &self,
+        varying: &Varying,
+        input: Option<Lifted<'_>>,
+    ) -> Result<Request, Refusal> {
+        let input = input.map(Lifted::into_expression).transpose();
+        let input = input.map_err(|error| Refusal(format!("context: {error}")))?;
+        if varying.past_input { self.request(input) } else { self.request_with([("input", input)]) }
+    }
+
     fn request_with<const N: usize>(
         &self,
         pairs: [(&str, Option<RestrictedExpression>); N],
@@ -423,6 +459,15 @@ pub(super) struct Outcome {
     pub(super) permits: Vec<usize>,
     pub(super) forbids: Vec<usize>,
     pub(super) errors: Vec<(Option<usize>, String)>,
+}
+
+impl Outcome {
+    fn add(&mut self, position: usize, effect: Effect) {
+        match effect {
+            Effect::Permit => self.permits.push(position),
+            Effect::Forbid => self.forbids.push(position),
+        }
+    }
 }
 
 /// Why a question can't even be put to the policies; the answer is no.

@@ -1,0 +1,74 @@
+//! The policies of a slice that look at arguments: what is left to do on every call.
+//!
+//! INVARIANT: of these policies, without their scopes, [`Varying::holding`] and Cedar's answer to
+//! [`Varying::rest`] tell what Cedar's answer to [`Varying::all`] would.
+
+use cedar_policy::{Effect, PolicySet, PolicySetError};
+
+use super::{
+    analysis::without_scope,
+    condition::Condition,
+    index::Entry,
+    input::{Lifted, Wanted},
+};
+
+/// Policies that look at arguments and whose scopes are known to fit.
+#[derive(Debug)]
+pub(crate) struct Varying {
+    pub(crate) all: PolicySet,
+    /// Those whose conditions are of a form that needs no Cedar.
+    plain: Vec<Plain>,
+    /// What these conditions hang on besides the arguments.
+    pub(crate) facts: Vec<PolicySet>,
+    /// The others.
+    pub(crate) rest: PolicySet,
+    /// Where they look.
+    pub(crate) wanted: Wanted,
+    /// Whether one looks at more of the context than the arguments.
+    pub(crate) past_input: bool,
+}
+
+#[derive(Debug)]
+struct Plain {
+    position: usize,
+    effect: Effect,
+    condition: Condition,
+}
+
+impl Varying {
+    /// Takes policies apart, each with its position.
+    pub(crate) fn new(entries: &[(usize, &Entry)]) -> Result<Self, Box<PolicySetError>> {
+        let mut all = PolicySet::new();
+        let (mut plain, mut facts, mut rest) = (vec![], vec![], PolicySet::new());
+        let mut wanted = Wanted::default();
+        for &(position, Entry { policy, inputs, .. }) in entries {
+            // Either form says the same here; the one without scope is cheaper.
+            let unscoped = without_scope(policy).unwrap_or_else(|_| policy.clone());
+            match Condition::of(policy, &mut facts) {
+                Some(condition) => {
+                    plain.push(Plain { position, effect: policy.effect(), condition });
+                }
+                None => rest.add(unscoped.clone())?,
+            }
+            all.add(unscoped)?;
+            inputs.iter().for_each(|path| wanted.add(path));
+        }
+        let past_input = entries.iter().any(|(_, entry)| entry.past_input);
+        Ok(Self { all, plain, facts, rest, wanted, past_input })
+    }
+
+    /// Which of those that need no Cedar hold; `None` where Cedar has to be asked about all.
+    pub(crate) fn holding(
+        &self,
+        input: Option<&Lifted<'_>>,
+        facts: &[Option<bool>],
+    ) -> Option<Vec<(usize, Effect)>> {
+        let mut holding = vec![];
+        for Plain { position, effect, condition } in &self.plain {
+            if condition.holds(input, facts)? {
+                holding.push((*position, *effect));
+            }
+        }
+        Some(holding)
+    }
+}
