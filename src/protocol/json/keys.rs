@@ -1,26 +1,37 @@
 //! The keys of the objects that are open, and whether one of them stands twice.
 //!
-//! Keys lie on one stack, each with a hash of what it decodes to. A small object compares each new
-//! key with those before it; a large one puts its keys into a hash table when it closes. A sender
-//! can choose keys whose hashes crowd together, so a table that gets crowded is given up and the
-//! keys are sorted instead: n log n comparisons, whatever they are.
+//! Keys lie on one stack, each with a hash of what it decodes to. In a small object a new key is
+//! compared with those before it, but only if a bit of its hash was seen there. A large object is
+//! looked through when it closes: each key sets one of many bits, and only keys that share a bit
+//! are sorted. A sender can choose keys that all share one; then all are sorted, which takes
+//! n log n comparisons, whatever they are.
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{scan::ScanError, string::decode};
+use super::{
+    scan::{Failed, ScanError, fail},
+    string::{decode, lowest, specials},
+};
 
 /// Up to this many keys of an object are compared one by one.
-const FEW_KEYS: usize = 8;
+const FEW_KEYS: usize = 16;
 
-/// A table in which a key finds no place within so many steps is crowded; it is half empty, so
-/// chance alone doesn't get there.
-const MAX_PROBES: usize = 64;
+/// Bits for each key of a larger object, so that few keys share one by chance.
+const BITS_PER_KEY: usize = 16;
 
 /// The keys of all open objects; an object's keys are the last ones on the stack while it closes.
 pub(super) struct Keys {
     stack: Vec<Key>,
-    /// One more than the place of a key; zero is free. Kept for its memory only.
-    table: Vec<u32>,
+    /// Kept for its memory only.
+    bits: Bits,
+}
+
+/// An object that is open.
+pub(super) struct Object {
+    /// Where its keys begin on the stack.
+    base: usize,
+    /// One of 64 bits for each of its hashes.
+    seen: u64,
 }
 
 /// A hash of the decoded key, and where the raw one stands.
@@ -32,131 +43,175 @@ struct Key {
 }
 
 impl Keys {
-    pub(super) fn new() -> Self {
-        Self { stack: Vec::with_capacity(32), table: Vec::new() }
+    /// `open` is how many keys may be open at once before memory moves.
+    pub(super) fn with_capacity(open: usize) -> Self {
+        Self { stack: Vec::with_capacity(open), bits: Bits { words: Vec::new(), shift: 0 } }
     }
 
-    /// Where the keys of an object that opens now will begin.
-    pub(super) fn open(&self) -> usize {
-        self.stack.len()
+    pub(super) fn open(&self) -> Object {
+        Object { base: self.stack.len(), seen: 0 }
     }
 
-    /// Adds the key whose raw form stands at `span` to the object whose keys begin at `base`.
-    #[inline]
+    /// Adds the key whose raw form stands at `span` to the innermost open object.
+    #[inline(always)]
     pub(super) fn add(
         &mut self,
+        object: &mut Object,
         bytes: &[u8],
         span: Range<usize>,
-        escaped: bool,
-        base: usize,
-    ) -> Result<(), ScanError> {
-        let start = span.start;
-        let raw = bytes.get(span).unwrap_or_default();
-        let hash = if escaped { hash(decode(raw).as_bytes()) } else { hash(raw) };
+        hash: u64,
+    ) -> Result<(), Failed> {
         // Fits: texts of 4 GiB are refused before.
-        let key = Key { hash, start: start as u32, len: raw.len() as u32 };
-        let siblings = self.stack.get(base..).unwrap_or_default();
-        if siblings.len() < FEW_KEYS {
-            for sibling in siblings {
-                if sibling.hash == hash && compare(bytes, *sibling, key).is_eq() {
-                    return Err(ScanError::DuplicateKey(start));
-                }
-            }
+        let key = Key { hash, start: span.start as u32, len: (span.end - span.start) as u32 };
+        let bit = 1 << (hash >> 58);
+        if object.seen & bit != 0 && self.stack.len() - object.base < FEW_KEYS {
+            self.compare_siblings(object, bytes, key)?;
         }
+        object.seen |= bit;
         self.stack.push(key);
         Ok(())
     }
 
-    /// Drops the keys from `base` on, after looking through them if that is still to be done.
-    pub(super) fn close(&mut self, bytes: &[u8], base: usize) -> Result<(), ScanError> {
-        let keys = self.stack.get_mut(base..).unwrap_or_default();
-        if keys.len() > FEW_KEYS {
-            let repeated = match repeated_by_table(bytes, keys, &mut self.table) {
-                Ok(repeated) => repeated,
-                Err(Crowded) => repeated_by_order(bytes, keys),
-            };
-            if let Some(key) = repeated {
-                return Err(ScanError::DuplicateKey(key.start as usize));
+    /// Drops the keys of the innermost object, after looking through them if that is still to be
+    /// done.
+    pub(super) fn close(&mut self, object: &Object, bytes: &[u8]) -> Result<(), Failed> {
+        if self.stack.len() - object.base > FEW_KEYS {
+            let keys = self.stack.get(object.base..).unwrap_or_default();
+            if let Some(key) = repeated(bytes, keys, &mut self.bits) {
+                return fail(ScanError::DuplicateKey(key.start as usize));
             }
         }
-        self.stack.truncate(base);
+        self.stack.truncate(object.base);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn compare_siblings(&self, object: &Object, bytes: &[u8], key: Key) -> Result<(), Failed> {
+        let siblings = self.stack.get(object.base..).unwrap_or_default();
+        if siblings.iter().any(|sibling| compare(bytes, sibling, &key).is_eq()) {
+            return fail(ScanError::DuplicateKey(key.start as usize));
+        }
         Ok(())
     }
 }
 
-/// Too many keys want the same places.
-struct Crowded;
-
-/// Looks for a key that stands twice with a table at most half full.
-fn repeated_by_table(
-    bytes: &[u8],
-    keys: &[Key],
-    table: &mut Vec<u32>,
-) -> Result<Option<Key>, Crowded> {
-    let size = (keys.len() * 2).next_power_of_two();
-    let shift = 64 - size.trailing_zeros();
-    table.clear();
-    table.resize(size, 0);
-    for (place, key) in keys.iter().enumerate() {
-        let mut free = false;
-        for probe in 0..MAX_PROBES {
-            let slot = ((key.hash >> shift) as usize + probe) & (size - 1);
-            let Some(taken) = table.get_mut(slot) else { break };
-            if *taken == 0 {
-                *taken = place as u32 + 1;
-                free = true;
-                break;
-            }
-            let other = keys.get(*taken as usize - 1);
-            if other
-                .is_some_and(|other| other.hash == key.hash && compare(bytes, *other, *key).is_eq())
-            {
-                return Ok(Some(*key));
-            }
-        }
-        if !free {
-            return Err(Crowded);
-        }
+/// Looks for a key that stands twice; the second of the two.
+fn repeated(bytes: &[u8], keys: &[Key], bits: &mut Bits) -> Option<Key> {
+    bits.clear(keys.len() * BITS_PER_KEY);
+    let shared: Vec<u64> = keys.iter().map(|key| key.hash).filter(|&hash| bits.set(hash)).collect();
+    if shared.is_empty() {
+        return None;
     }
-    Ok(None)
+    bits.clear(keys.len() * BITS_PER_KEY);
+    for hash in shared {
+        bits.set(hash);
+    }
+    let mut sharing: Vec<&Key> = keys.iter().filter(|key| bits.has(key.hash)).collect();
+    sharing.sort_unstable_by(|left, right| {
+        compare(bytes, left, right).then(left.start.cmp(&right.start))
+    });
+    let mut pairs = sharing.iter().zip(sharing.iter().skip(1));
+    pairs.find(|(left, right)| compare(bytes, left, right).is_eq()).map(|(_, right)| **right)
 }
 
-/// Looks for a key that stands twice by making equal keys neighbours.
-fn repeated_by_order(bytes: &[u8], keys: &mut [Key]) -> Option<Key> {
-    keys.sort_unstable_by(|left, right| compare(bytes, *left, *right));
-    let mut pairs = keys.iter().zip(keys.iter().skip(1));
-    pairs.find(|(left, right)| compare(bytes, **left, **right).is_eq()).map(|(_, right)| *right)
+/// A set of hashes, told apart by their high bits only.
+struct Bits {
+    words: Vec<u64>,
+    shift: u32,
+}
+
+impl Bits {
+    /// Empties it, and gives it `size` bits or more.
+    fn clear(&mut self, size: usize) {
+        let size = size.next_power_of_two().max(64);
+        self.shift = 64 - size.trailing_zeros();
+        self.words.clear();
+        self.words.resize(size / 64, 0);
+    }
+
+    /// Takes in a hash; whether it was there.
+    fn set(&mut self, hash: u64) -> bool {
+        let place = hash >> self.shift;
+        let bit = 1 << (place % 64);
+        // The shift leaves no place that has no word; taken for a shared one, it would be sorted.
+        let Some(word) = self.words.get_mut(place as usize / 64) else { return true };
+        let was_there = *word & bit != 0;
+        *word |= bit;
+        was_there
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        let place = hash >> self.shift;
+        self.words.get(place as usize / 64).is_none_or(|word| word & 1 << (place % 64) != 0)
+    }
 }
 
 /// Orders keys by hash, then by what they decode to, so that equal keys are neighbours.
-fn compare(bytes: &[u8], left: Key, right: Key) -> Ordering {
-    left.hash.cmp(&right.hash).then_with(|| {
-        let raw = |key: Key| {
-            let start = key.start as usize;
-            bytes.get(start..start + key.len as usize).unwrap_or_default()
-        };
-        decode(raw(left)).cmp(&decode(raw(right)))
-    })
+#[inline(always)]
+fn compare(bytes: &[u8], left: &Key, right: &Key) -> Ordering {
+    left.hash.cmp(&right.hash).then_with(|| compare_decoded(bytes, left, right))
+}
+
+#[inline(never)]
+fn compare_decoded(bytes: &[u8], left: &Key, right: &Key) -> Ordering {
+    let raw = |key: &Key| {
+        let start = key.start as usize;
+        bytes.get(start..start + key.len as usize).unwrap_or_default()
+    };
+    decode(raw(left)).cmp(&decode(raw(right)))
+}
+
+/// The length and the hash of the key whose content starts at `at`, if it is one of the many that
+/// are shorter than a block and have no escapes. The last bytes of a text are left to [`hash`], too.
+#[inline(always)]
+pub(super) fn short_key(bytes: &[u8], at: usize) -> Option<(usize, u64)> {
+    let block: &[u8; 16] = bytes.get(at..at + 16)?.first_chunk()?;
+    let (head, tail) = halves(block);
+    let head_specials = specials(head);
+    let (len, hash) = if head_specials != 0 {
+        let len = lowest(head_specials);
+        (len, mix(head & below(head_specials), len as u64))
+    } else {
+        let tail_specials = specials(tail);
+        let len = 8 + lowest(tail_specials);
+        (len, mix(head, tail & below(tail_specials) ^ len as u64))
+    };
+    // Fails when there is no special byte at all, and when the first one is an escape or a fault.
+    (block.get(len) == Some(&b'"')).then_some((len, hash))
 }
 
 /// Tells keys apart quickly. Nothing depends on collisions being hard to find.
-#[inline]
-fn hash(key: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mix = |state: u64, word: u64| (state ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let (words, tail) = key.as_chunks::<8>();
-    let mut state = key.len() as u64;
-    for word in words {
-        state = mix(state, u64::from_le_bytes(*word));
+pub(super) fn hash(key: &[u8]) -> u64 {
+    let (blocks, rest) = key.as_chunks::<16>();
+    let mut last = [0; 16];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
     }
-    state = mix(state, tail.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
-    // Once more, so that the high bits, which the table takes, depend on every bit.
-    state.wrapping_mul(FACTOR)
+    let (head, tail) = halves(&last);
+    let state = mix(head, tail ^ rest.len() as u64);
+    blocks.iter().map(halves).fold(state, |state, (head, tail)| mix(state ^ head, tail))
+}
+
+fn halves(block: &[u8; 16]) -> (u64, u64) {
+    let whole = u128::from_le_bytes(*block);
+    (whole as u64, (whole >> 64) as u64)
+}
+
+/// All bits of the bytes below the lowest mark.
+fn below(marks: u64) -> u64 {
+    ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1)
+}
+
+/// Two words into one whose high bits depend on every bit of both.
+fn mix(left: u64, right: u64) -> u64 {
+    const SEEDS: (u64, u64) = (0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f);
+    let product = u128::from(left ^ SEEDS.0) * u128::from(right ^ SEEDS.1);
+    (product >> 64) as u64 ^ product as u64
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Crowded, Key, repeated_by_order, repeated_by_table};
+    use super::{Bits, Key, hash, repeated, short_key};
 
     /// The keys "00" to "99", all with the same hash, and one more.
     fn colliding(last: u32) -> (Vec<u8>, Vec<Key>) {
@@ -166,13 +221,27 @@ mod tests {
     }
 
     #[test]
-    fn colliding_keys_fall_back_to_order() {
+    fn colliding_keys_are_told_apart() {
+        let mut bits = Bits { words: Vec::new(), shift: 0 };
         let (text, mut keys) = colliding(42);
-        let Err(Crowded) = repeated_by_table(&text, &keys[..100], &mut Vec::new()) else {
-            panic!("a hundred collisions aren't crowded");
-        };
-        assert_eq!(repeated_by_order(&text, &mut keys).map(|key| key.start), Some(84));
+        assert_eq!(repeated(&text, &keys, &mut bits).map(|key| key.start), Some(84));
         keys.retain(|key| key.start != 84);
-        assert!(repeated_by_order(&text, &mut keys).is_none());
+        assert!(repeated(&text, &keys, &mut bits).is_none());
+    }
+
+    #[test]
+    fn both_ways_of_hashing_agree() {
+        for len in 0..=16 {
+            let key = "k".repeat(len);
+            let text = format!("{key}\"{}", " ".repeat(16));
+            let expected = (len < 16).then(|| (len, hash(key.as_bytes())));
+            assert_eq!(short_key(text.as_bytes(), 0), expected, "{len}");
+            for stop in ["\\", "\n", ""] {
+                let text = format!("{key}{stop}");
+                assert_eq!(short_key(text.as_bytes(), 0), None, "{text:?}");
+                let text = format!("{text:\u{e9}<16}");
+                assert_eq!(short_key(text.as_bytes(), 0), None, "{text:?}");
+            }
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! The one pass over a text.
 //!
 //! Recursive descent over offsets. Everything but the stack of open keys and the index of longer
-//! containers stays in registers.
+//! containers stays in registers. Every step first tries what compact texts have at that place; the
+//! rest (white space, escapes, fractions) is kept in functions of its own, out of the way.
 
 use super::{
     Document, Index,
-    keys::Keys,
-    string::{hex_unit, plain_end},
+    keys::{Keys, Object, hash, short_key},
+    string::{decode, hex_unit, plain_end},
 };
 
 /// Keeps the scanner's own stack within a few dozen KiB.
@@ -84,13 +85,12 @@ pub fn scan(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
         return Err(ScanError::ByteOrderMark);
     }
     let mut scanner = Scanner {
-        bytes,
         depth: limits.depth.min(MAX_DEPTH),
-        keys: Keys::new(),
+        keys: Keys::with_capacity((bytes.len() / 32).clamp(8, 1024)),
         index: Index::with_capacity(16),
     };
     let root = skip_space(bytes, 0);
-    let end = scanner.value(root, 0)?;
+    let end = scanner.value(bytes, root, 0).map_err(|error| *error)?;
     let end = skip_space(bytes, end);
     if end != bytes.len() {
         return Err(ScanError::Trailing(end));
@@ -99,91 +99,108 @@ pub fn scan(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
 }
 
 /// The offset just past what was scanned.
-type Scanned = Result<usize, ScanError>;
+type Scanned = Result<usize, Failed>;
 
-struct Scanner<'a> {
-    bytes: &'a [u8],
+/// Boxed, so that what a step answers fits two registers.
+pub(super) type Failed = Box<ScanError>;
+
+struct Scanner {
     depth: usize,
     keys: Keys,
     index: Index,
 }
 
-impl Scanner<'_> {
-    fn value(&mut self, at: usize, depth: usize) -> Scanned {
-        match byte(self.bytes, at) {
-            b'"' => string(self.bytes, at).map(|(end, _)| end),
+impl Scanner {
+    #[inline(always)]
+    fn value(&mut self, bytes: &[u8], at: usize, depth: usize) -> Scanned {
+        match byte(bytes, at) {
+            b'"' => string(bytes, at + 1).map(|(end, _)| end),
             b'{' => {
                 let opened = self.open(at, depth)?;
-                let end = self.object(at + 1, depth + 1)?;
+                let end = self.object(bytes, at + 1, depth + 1)?;
                 self.index.close(opened, at, end);
                 Ok(end)
             }
             b'[' => {
                 let opened = self.open(at, depth)?;
-                let end = self.array(at + 1, depth + 1)?;
+                let end = self.array(bytes, at + 1, depth + 1)?;
                 self.index.close(opened, at, end);
                 Ok(end)
             }
-            b'-' | b'0'..=b'9' => number(self.bytes, at),
-            b't' => literal(self.bytes, at, b"true"),
-            b'f' => literal(self.bytes, at, b"false"),
-            b'n' => literal(self.bytes, at, b"null"),
-            _ => Err(ScanError::Syntax(at)),
+            digit @ b'0'..=b'9' => number(bytes, at, digit),
+            b'-' => negative(bytes, at),
+            b't' => literal(bytes, at, b"true"),
+            b'f' => literal(bytes, at, b"false"),
+            b'n' => literal(bytes, at, b"null"),
+            _ => fail(ScanError::Syntax(at)),
         }
     }
 
-    fn open(&mut self, at: usize, depth: usize) -> Result<usize, ScanError> {
+    #[inline(always)]
+    fn open(&mut self, at: usize, depth: usize) -> Scanned {
         if depth >= self.depth {
-            return Err(ScanError::Depth(at));
+            return fail(ScanError::Depth(at));
         }
         Ok(self.index.open(at))
     }
 
-    fn object(&mut self, at: usize, depth: usize) -> Scanned {
-        let base = self.keys.open();
-        let mut at = skip_space(self.bytes, at);
-        if byte(self.bytes, at) == b'}' {
+    fn object(&mut self, bytes: &[u8], at: usize, depth: usize) -> Scanned {
+        let mut at = skip_space(bytes, at);
+        if byte(bytes, at) == b'}' {
             return Ok(at + 1);
         }
+        let mut object = self.keys.open();
         loop {
-            at = self.key(at, base)?;
-            at = skip_space(self.bytes, at);
-            at = expect(self.bytes, at, b':')?;
-            at = skip_space(self.bytes, at);
-            at = self.value(at, depth)?;
-            at = skip_space(self.bytes, at);
-            if byte(self.bytes, at) != b',' {
-                break;
+            at = expect(bytes, at, b'"')?;
+            let end = match short_key(bytes, at) {
+                Some((len, hash)) => {
+                    self.keys.add(&mut object, bytes, at..at + len, hash)?;
+                    at + len + 1
+                }
+                None => self.key(bytes, at, &mut object)?,
+            };
+            at = expect(bytes, end, b':')?;
+            at = self.value(bytes, skip_space(bytes, at), depth)?;
+            match more(bytes, at, b'}')? {
+                (next, true) => at = next,
+                (end, false) => {
+                    self.keys.close(&object, bytes)?;
+                    return Ok(end);
+                }
             }
-            at = skip_space(self.bytes, at + 1);
-        }
-        self.keys.close(self.bytes, base)?;
-        expect(self.bytes, at, b'}')
-    }
-
-    fn array(&mut self, at: usize, depth: usize) -> Scanned {
-        let mut at = skip_space(self.bytes, at);
-        if byte(self.bytes, at) == b']' {
-            return Ok(at + 1);
-        }
-        loop {
-            at = self.value(at, depth)?;
-            at = skip_space(self.bytes, at);
-            if byte(self.bytes, at) != b',' {
-                return expect(self.bytes, at, b']');
-            }
-            at = skip_space(self.bytes, at + 1);
         }
     }
 
-    fn key(&mut self, at: usize, base: usize) -> Scanned {
-        if byte(self.bytes, at) != b'"' {
-            return Err(ScanError::Syntax(at));
+    fn array(&mut self, bytes: &[u8], at: usize, depth: usize) -> Scanned {
+        let mut at = skip_space(bytes, at);
+        if byte(bytes, at) == b']' {
+            return Ok(at + 1);
         }
-        let (end, escaped) = string(self.bytes, at)?;
-        self.keys.add(self.bytes, at + 1..end - 1, escaped, base)?;
+        loop {
+            at = self.value(bytes, skip_space(bytes, at), depth)?;
+            match more(bytes, at, b']')? {
+                (next, true) => at = next,
+                (end, false) => return Ok(end),
+            }
+        }
+    }
+
+    /// Steps over a key of any kind; its content starts at `at`.
+    #[inline(never)]
+    fn key(&mut self, bytes: &[u8], at: usize, object: &mut Object) -> Scanned {
+        let (end, escaped) = string(bytes, at)?;
+        let content = at..end - 1;
+        let raw = bytes.get(content.clone()).unwrap_or_default();
+        let hash = if escaped { hash(decode(raw).as_bytes()) } else { hash(raw) };
+        self.keys.add(object, bytes, content, hash)?;
         Ok(end)
     }
+}
+
+/// Refuses the text.
+#[cold]
+pub(super) fn fail<T>(error: ScanError) -> Result<T, Failed> {
+    Err(Box::new(error))
 }
 
 /// The byte at `at`. Past the end it is NUL, which no rule of the grammar takes.
@@ -192,31 +209,96 @@ fn byte(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or_default()
 }
 
-#[inline]
-fn skip_space(bytes: &[u8], mut at: usize) -> usize {
-    while matches!(byte(bytes, at), b' ' | b'\t' | b'\n' | b'\r') {
-        at += 1;
-    }
-    at
+#[inline(always)]
+fn skip_space(bytes: &[u8], at: usize) -> usize {
+    if byte(bytes, at) > b' ' { at } else { skip_spaces(bytes, at) }
 }
 
-#[inline]
+#[inline(never)]
+fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        match byte(bytes, at) {
+            // A line break mostly comes with an indentation.
+            b' ' | b'\t' | b'\n' | b'\r' => at += 1,
+            _ => return at,
+        }
+        while let Some([b' ', b' ', b' ', b' ']) =
+            bytes.get(at..).and_then(|rest| rest.first_chunk::<4>())
+        {
+            at += 4;
+        }
+    }
+}
+
+/// Steps over `expected` and the white space before it, of which there is none mostly.
+#[inline(always)]
 fn expect(bytes: &[u8], at: usize, expected: u8) -> Scanned {
-    if byte(bytes, at) == expected { Ok(at + 1) } else { Err(ScanError::Syntax(at)) }
+    if byte(bytes, at) == expected { Ok(at + 1) } else { expect_later(bytes, at, expected) }
+}
+
+#[inline(never)]
+fn expect_later(bytes: &[u8], at: usize, expected: u8) -> Scanned {
+    let at = skip_space(bytes, at);
+    if byte(bytes, at) == expected { Ok(at + 1) } else { fail(ScanError::Syntax(at)) }
+}
+
+/// Steps over a comma or over `close`, and the white space before it; whether it was a comma.
+#[inline(always)]
+fn more(bytes: &[u8], at: usize, close: u8) -> Result<(usize, bool), Failed> {
+    let next = byte(bytes, at);
+    if next == b',' {
+        Ok((at + 1, true))
+    } else if next == close {
+        Ok((at + 1, false))
+    } else {
+        more_later(bytes, at, close)
+    }
+}
+
+#[inline(never)]
+fn more_later(bytes: &[u8], at: usize, close: u8) -> Result<(usize, bool), Failed> {
+    let at = skip_space(bytes, at);
+    match byte(bytes, at) {
+        b',' => Ok((at + 1, true)),
+        next if next == close => Ok((at + 1, false)),
+        _ => fail(ScanError::Syntax(at)),
+    }
 }
 
 fn literal(bytes: &[u8], at: usize, name: &[u8]) -> Scanned {
     if bytes.get(at..).unwrap_or_default().starts_with(name) {
         Ok(at + name.len())
     } else {
-        Err(ScanError::Syntax(at))
+        fail(ScanError::Syntax(at))
     }
 }
 
-#[inline]
-fn number(bytes: &[u8], mut at: usize) -> Scanned {
-    at += usize::from(byte(bytes, at) == b'-');
-    at = if byte(bytes, at) == b'0' { at + 1 } else { digits(bytes, at)? };
+/// Steps over the number whose first digit is `first` and stands at `at`.
+#[inline(always)]
+fn number(bytes: &[u8], at: usize, first: u8) -> Scanned {
+    let mut at = at + 1;
+    let mut next = byte(bytes, at);
+    if first != b'0' {
+        while next.is_ascii_digit() {
+            at += 1;
+            next = byte(bytes, at);
+        }
+    }
+    if matches!(next, b'.' | b'e' | b'E') { fraction(bytes, at) } else { Ok(at) }
+}
+
+/// Steps over the number whose sign stands at `at`.
+#[inline(never)]
+fn negative(bytes: &[u8], at: usize) -> Scanned {
+    match byte(bytes, at + 1) {
+        digit @ b'0'..=b'9' => number(bytes, at + 1, digit),
+        _ => fail(ScanError::Syntax(at + 1)),
+    }
+}
+
+/// Steps over what follows the whole part of a number.
+#[inline(never)]
+fn fraction(bytes: &[u8], mut at: usize) -> Scanned {
     if byte(bytes, at) == b'.' {
         at = digits(bytes, at + 1)?;
     }
@@ -229,19 +311,18 @@ fn number(bytes: &[u8], mut at: usize) -> Scanned {
 }
 
 /// One digit or more.
-#[inline]
 fn digits(bytes: &[u8], start: usize) -> Scanned {
     let mut at = start;
     while byte(bytes, at).is_ascii_digit() {
         at += 1;
     }
-    if at == start { Err(ScanError::Syntax(at)) } else { Ok(at) }
+    if at == start { fail(ScanError::Syntax(at)) } else { Ok(at) }
 }
 
-/// Steps over the string that starts at `at`; whether it has escapes.
+/// Steps over the rest of the string whose content starts at `at`; whether it has escapes.
 #[inline(always)]
-fn string(bytes: &[u8], at: usize) -> Result<(usize, bool), ScanError> {
-    let at = plain_end(bytes, at + 1);
+fn string(bytes: &[u8], at: usize) -> Result<(usize, bool), Failed> {
+    let at = plain_end(bytes, at);
     match byte(bytes, at) {
         b'"' => Ok((at + 1, false)),
         _ => escaped_string(bytes, at).map(|end| (end, true)),
@@ -254,7 +335,7 @@ fn escaped_string(bytes: &[u8], mut at: usize) -> Scanned {
         match byte(bytes, at) {
             b'"' => return Ok(at + 1),
             b'\\' => at = plain_end(bytes, escape(bytes, at)?),
-            _ => return Err(ScanError::Syntax(at)),
+            _ => return fail(ScanError::Syntax(at)),
         }
     }
 }
@@ -263,15 +344,15 @@ fn escape(bytes: &[u8], at: usize) -> Scanned {
     match byte(bytes, at + 1) {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => return Ok(at + 2),
         b'u' => {}
-        _ => return Err(ScanError::Syntax(at)),
+        _ => return fail(ScanError::Syntax(at)),
     }
     match unit(bytes, at)? {
-        0xdc00..=0xdfff => Err(ScanError::LoneSurrogate(at)),
+        0xdc00..=0xdfff => fail(ScanError::LoneSurrogate(at)),
         0xd800..=0xdbff => {
             let next = at + 6;
             let pair = bytes.get(next..).unwrap_or_default().starts_with(br"\u");
             if !pair || !(0xdc00..=0xdfff).contains(&unit(bytes, next)?) {
-                return Err(ScanError::LoneSurrogate(at));
+                return fail(ScanError::LoneSurrogate(at));
             }
             Ok(next + 6)
         }
@@ -280,7 +361,10 @@ fn escape(bytes: &[u8], at: usize) -> Scanned {
 }
 
 /// The code unit of the `\u` escape that starts at `at`.
-fn unit(bytes: &[u8], at: usize) -> Result<u16, ScanError> {
+fn unit(bytes: &[u8], at: usize) -> Result<u16, Failed> {
     let digits = bytes.get(at + 2..).unwrap_or_default();
-    hex_unit(digits).map(|(unit, _)| unit).ok_or(ScanError::Syntax(at))
+    match hex_unit(digits) {
+        Some((unit, _)) => Ok(unit),
+        None => fail(ScanError::Syntax(at)),
+    }
 }

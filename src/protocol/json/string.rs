@@ -7,35 +7,53 @@ const HIGH: u64 = ONES << 7;
 
 /// The first offset from `at` on that can't be part of a plain string: a quotation mark, a
 /// backslash, a control character, or the end.
-#[inline]
-pub(super) fn plain_end(bytes: &[u8], mut at: usize) -> usize {
+#[inline(always)]
+pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at..at + 8).and_then(<[u8]>::first_chunk) {
+        // Most strings are short.
+        Some(word) => match specials(u64::from_le_bytes(*word)) {
+            0 => long_plain_end(bytes, at + 8),
+            marks => at + lowest(marks),
+        },
+        None => long_plain_end(bytes, at),
+    }
+}
+
+#[inline(never)]
+fn long_plain_end(bytes: &[u8], mut at: usize) -> usize {
     let mut words = 0;
-    loop {
-        let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) else {
-            let tail = bytes.get(at..).unwrap_or_default();
-            return at + tail.iter().position(|&byte| is_special(byte)).unwrap_or(tail.len());
-        };
-        let hits = specials(u64::from_le_bytes(*word));
-        if hits != 0 {
-            return at + hits.trailing_zeros() as usize / 8;
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let marks = specials(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return at + lowest(marks);
         }
         at += 8;
         words += 1;
-        // Most strings end within a few words; the longer ones are worth wide steps.
-        if words == 4 {
+        // What is still going on is worth wide steps.
+        if words == 3 {
             at = skip_blocks(bytes, at);
         }
     }
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
 }
 
 /// Marks the high bit of each byte of `word` that is special. Bits above the lowest mark may be
 /// false, because the subtractions borrow; the lowest one is always true.
-fn specials(word: u64) -> u64 {
-    let quotes = word ^ (ONES * b'"' as u64);
-    let escapes = word ^ (ONES * b'\\' as u64);
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (zero(quotes) | zero(escapes) | control) & HIGH
+#[inline(always)]
+pub(super) fn specials(word: u64) -> u64 {
+    // Each of the three leaves the high bit of a byte below 0x80 set only if the byte is what is
+    // looked for; the bytes from 0x80 on, which are never special, are taken out at the end.
+    let quotes = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
+    let escapes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    let controls = word.wrapping_sub(ONES * 0x20);
+    (quotes | escapes | controls) & !word & HIGH
+}
+
+/// The place of the lowest byte that is marked; 8 if there is none.
+#[inline(always)]
+pub(super) fn lowest(marks: u64) -> usize {
+    marks.trailing_zeros() as usize / 8
 }
 
 fn is_special(byte: u8) -> bool {

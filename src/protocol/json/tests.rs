@@ -3,6 +3,8 @@ use serde_json::Value as Tree;
 
 use super::{Kind, Limits, ScanError, Value, scan};
 
+mod reference;
+
 fn check(text: &[u8]) -> Result<(), ScanError> {
     scan(text, Limits::default()).map(drop)
 }
