@@ -14,6 +14,8 @@
 //! INVARIANT: a [`Value`] exists only over bytes that passed [`scan`] (its constructors are private
 //! to this module and to [`Document`]), so its readers have no error cases.
 
+use std::borrow::Cow;
+
 mod keys;
 mod scan;
 mod string;
@@ -49,22 +51,28 @@ impl<'a> Document<'a> {
 }
 
 /// Whether a text that nobody has scanned has a key, at any depth, that `is` takes; `is` sees the
-/// decoded key. Exact for every text that is JSON, nonsense for others, and a good deal cheaper
-/// than [`scan`].
-pub(super) fn has_key(bytes: &[u8], is: impl Fn(&str) -> bool) -> bool {
+/// key as it was sent, without its quotation marks. Exact for every text that is JSON, nonsense for
+/// others, and cheaper than [`scan`].
+pub(super) fn has_key(bytes: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = 0;
-    while let Some(quote) = memchr::memchr(b'"', bytes.get(at..).unwrap_or_default()) {
-        let start = at + quote + 1;
+    // Quotation marks stand close together, except within strings.
+    while let Some(gap) = bytes.get(at..).and_then(|rest| rest.iter().position(|&b| b == b'"')) {
+        let start = at + gap + 1;
         let end = string::closing_quote(bytes, start);
         at = end + 1;
         let rest = bytes.get(at..).unwrap_or_default();
         if rest.trim_ascii_start().first() == Some(&b':')
-            && is(&string::decode(bytes.get(start..end).unwrap_or_default()))
+            && is(bytes.get(start..end).unwrap_or_default())
         {
             return true;
         }
     }
     false
+}
+
+/// What [`has_key`] hands out, decoded.
+pub(super) fn decoded(key: &[u8]) -> Cow<'_, str> {
+    string::decode(key)
 }
 
 /// Where the longer containers of a scanned text end, so that a cursor can step over them.

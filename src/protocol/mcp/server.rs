@@ -128,7 +128,14 @@ type Detail = &'static str;
 pub fn may_ask(data: &[u8]) -> bool {
     const TELLING: &[&str] =
         &["elicitations", "inputRequests", "method", "requestState", "resultType", "task"];
-    json::has_key(data, |key| TELLING.contains(&key) || spelling::is_variant(key, TELLING))
+    json::has_key(data, |key| {
+        if key.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\') {
+            TELLING.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(key))
+        } else {
+            let key = &*json::decoded(key);
+            TELLING.contains(&key) || spelling::is_variant(key, TELLING)
+        }
+    })
 }
 
 /// Decodes one message of a server, sent in a stream or document of the given era.
