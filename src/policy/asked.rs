@@ -4,7 +4,7 @@
 //! servers ask rarely. Texts that a user or a model is shown aren't part of it: a policy on the wording
 //! of a question would be a promise that nobody can keep.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use cedar_policy::RestrictedExpression;
 
@@ -48,26 +48,24 @@ fn elicitation(asked: &Elicitation) -> Option<RestrictedExpression> {
     })
 }
 
-/// The words of a name, in lower case, and the whole of it without what joins them. A word ends where a
-/// capital follows a small letter, and at everything that is no letter.
+/// The words of a name in lower case, and each two neighbours as one word. A word ends where a capital
+/// follows a small letter, and at everything that is no letter.
 fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new(), String::new()];
+    let mut words = vec![];
+    let mut word = String::new();
     let mut was_small = false;
     for character in name.chars() {
-        let ends = !character.is_alphabetic() || (character.is_uppercase() && was_small);
-        if ends && words.last().is_some_and(|word| !word.is_empty()) {
-            words.push(String::new());
+        if !character.is_alphabetic() || (character.is_uppercase() && was_small) {
+            words.push(mem::take(&mut word));
         }
         was_small = character.is_lowercase();
-        if character.is_alphabetic() {
-            let small: String = character.to_lowercase().collect();
-            if let [whole, .., word] = words.as_mut_slice() {
-                whole.push_str(&small);
-                word.push_str(&small);
-            }
-        }
+        word.extend(character.to_lowercase().filter(|_| character.is_alphabetic()));
     }
+    words.push(word);
     words.retain(|word| !word.is_empty());
+    let pairs = words.iter().zip(words.iter().skip(1));
+    let pairs: Vec<String> = pairs.map(|(left, right)| format!("{left}{right}")).collect();
+    words.extend(pairs);
     words
 }
 
@@ -93,14 +91,15 @@ mod tests {
     fn names_fall_into_words() {
         for (name, expected) in [
             ("", &[][..]),
-            ("password", &["password", "password"]),
-            ("PASSWORD", &["password", "password"]),
-            ("apiKey", &["apikey", "api", "key"]),
-            ("API_KEY", &["apikey", "api", "key"]),
-            ("user-password2", &["userpassword", "user", "password"]),
-            ("one time.pin", &["onetimepin", "one", "time", "pin"]),
-            ("2fa", &["fa", "fa"]),
-            ("\u{c9}tatCivil", &["\u{e9}tatcivil", "\u{e9}tat", "civil"]),
+            ("password", &["password"]),
+            ("PASSWORD", &["password"]),
+            ("apiKey", &["api", "key", "apikey"]),
+            ("API_KEY", &["api", "key", "apikey"]),
+            ("userApiKey", &["user", "api", "key", "userapi", "apikey"]),
+            ("user-password2", &["user", "password", "userpassword"]),
+            ("one time.pin", &["one", "time", "pin", "onetime", "timepin"]),
+            ("2fa", &["fa"]),
+            ("\u{c9}tatCivil", &["\u{e9}tat", "civil", "\u{e9}tatcivil"]),
             ("__", &[]),
         ] {
             assert_eq!(words(name), expected, "{name}");
