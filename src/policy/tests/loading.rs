@@ -241,3 +241,18 @@ fn many_policies_keep_their_order_and_their_places() {
     assert!(found.iter().zip(starts).all(|(fault, start)| fault.starts_with(start)), "{found:#?}");
     assert_eq!(found.len(), 2);
 }
+
+#[test]
+fn the_examples_of_the_documentation_load() {
+    let page = include_str!("../../../docs/policies.md");
+    let blocks = |language: &str| -> String {
+        let fenced = page.split("```").skip(1).step_by(2);
+        fenced.filter_map(|block| block.strip_prefix(&format!("{language}\n"))).collect()
+    };
+    let (policies, schema) = (blocks("cedar"), blocks("cedarschema"));
+    let directory = directory(&[("a.cedar", &policies), ("a.cedarschema", &schema)]);
+    let policies = Policies::load(&settings(directory.path())).expect("loads");
+    assert_eq!(policies.warnings(), [], "{:?}", policies.warnings());
+    let ids: Vec<&str> = policies.origins().iter().map(|origin| &*origin.id).collect();
+    assert!(ids.contains(&"docs-read") && ids.contains(&"short-completions"), "{ids:?}");
+}
