@@ -30,6 +30,11 @@ fn mcp_corpus() {
 }
 
 #[test]
+fn server_corpus() {
+    replay("server", checks::server);
+}
+
+#[test]
 fn sse_corpus() {
     replay("sse", checks::sse);
 }

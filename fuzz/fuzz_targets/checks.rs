@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use lictor::protocol::{Call, Kind, json, mcp, sse};
+use lictor::protocol::{Call, Era, Kind, json, mcp, sse};
 
 /// The text, read by our scanner and by serde_json.
 pub(crate) fn json(data: &[u8]) {
@@ -25,6 +25,19 @@ pub(crate) fn mcp(data: &[u8]) {
         assert!(!call.targets.is_empty());
         assert_eq!(call.id().is_some(), matches!(call.kind, Kind::Request(_)));
         check_arguments(&call);
+    }
+}
+
+/// A message of a server. What the cheap look lets pass asks for nothing.
+pub(crate) fn server(data: &[u8]) {
+    use mcp::server::{Outcome, ServerMessage, decode, may_ask};
+    let may_ask = may_ask(data);
+    for era in [Era::Legacy, Era::Modern] {
+        match decode(data, era) {
+            Ok(ServerMessage::Answer { outcome: Outcome::Complete | Outcome::Error, .. })
+            | Err(_) => {}
+            Ok(_) => assert!(may_ask),
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl<'a> Asked<'a> {
             return None;
         }
         let id = SpiffeId::parse(row.peer.as_deref()?).ok()?;
-        let method = Method::named(row.method.as_deref()?);
+        let method = method(row.method.as_deref()?, row.direction.as_deref());
         let name = || row.target.as_deref().map(Into::into);
         let governs = match method.rule() {
             Some(rule) => rule.governs,
@@ -107,5 +107,13 @@ impl<'a> Asked<'a> {
             asks: None,
             era: self.era,
         }
+    }
+}
+
+/// The method of a row, of the side that sent it.
+fn method(name: &str, direction: Option<&str>) -> Method {
+    match (Method::of_server(name), direction) {
+        (Method::Known(rule), Some("outbound")) => Method::Known(rule),
+        (Method::Known(_) | Method::Vendor(_), _) => Method::named(name),
     }
 }

@@ -235,10 +235,10 @@ struct Members {
 impl Members {
     fn read(object: Option<Value<'_>>) -> Result<Self, Detail> {
         const NAMES: &[&str] =
-            &["inputRequests", "requestState", "result", "resultType", "task", "taskId"];
+            &["error", "inputRequests", "requestState", "result", "resultType", "task", "taskId"];
         let mut read = Self::default();
-        let mut nested = None;
-        for Member { name, value, .. } in object.into_iter().flat_map(Value::members) {
+        let (mut result, mut error) = (None, None);
+        for Member { name, value, .. } in object.into_iter().flat_map(present) {
             match &*name {
                 "resultType" => {
                     read.kind = Some(text(value, "`resultType` is not a string")?);
@@ -252,21 +252,28 @@ impl Members {
                 }
                 "taskId" => read.task_id = value.as_str().map(Into::into),
                 "task" => read.legacy_task = task_of(value)?,
-                "result" => nested = Some(value),
+                "result" => result = Some(value),
+                "error" => error = Some(value),
                 other => check(other, NAMES)?,
             }
         }
-        if read.task_id.is_some() && nested.is_some_and(|value| asks_again(value)) {
-            return Err("the result of a task asks for input or makes a task");
+        let asks_again = match (result, error) {
+            _ if read.task_id.is_none() => false,
+            (Some(result), _) if result_asks(result) => true,
+            (_, Some(error)) => failure(error)? != Outcome::Error,
+            (_, None) => false,
+        };
+        if asks_again {
+            return Err("the outcome of a task asks for input or makes a task");
         }
         Ok(read)
     }
 }
 
 /// Whether the result of a completed task has members that a final result doesn't have.
-fn asks_again(result: Value<'_>) -> bool {
+fn result_asks(result: Value<'_>) -> bool {
     const NAMES: &[&str] = &["inputRequests", "requestState", "resultType"];
-    result.members().any(|Member { name, value, .. }| match &*name {
+    present(result).any(|Member { name, value, .. }| match &*name {
         "resultType" => value.as_str().as_deref() != Some("complete"),
         "inputRequests" | "requestState" => true,
         other => spelling::is_variant(other, NAMES),
@@ -323,7 +330,7 @@ fn failure(error: Value<'_>) -> Result<Outcome, Detail> {
         }
     }
     let mut elicitations = None;
-    for Member { name, value, .. } in data.into_iter().flat_map(Value::members) {
+    for Member { name, value, .. } in data.into_iter().flat_map(present) {
         match &*name {
             "elicitations" => elicitations = Some(value),
             other => check(other, &["elicitations"])?,
@@ -343,6 +350,11 @@ fn failure(error: Value<'_>) -> Result<Outcome, Detail> {
         }
     }
     Ok(Outcome::InputRequired { requests, state: None })
+}
+
+/// The members of an object that aren't `null`: some servers write down what they leave out.
+fn present(object: Value<'_>) -> impl Iterator<Item = Member<'_>> {
+    object.members().filter(|member| member.value.kind() != Kind::Null)
 }
 
 fn text(value: Value<'_>, detail: Detail) -> Result<Box<str>, Detail> {

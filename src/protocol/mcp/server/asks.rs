@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use url::Url;
 
-use super::{Detail, check, text};
+use super::{Detail, check, present, text};
 use crate::protocol::{
     Method,
     json::{Kind, Member, Value},
@@ -69,7 +69,7 @@ fn sampling(params: Value<'_>) -> Result<Sampling, Detail> {
     const NAMES: &[&str] = &["includeContext", "maxTokens", "modelPreferences", "task", "tools"];
     let (mut max_tokens, mut include_context) = (None, None);
     let (mut hints, mut tools) = (BTreeSet::new(), BTreeSet::new());
-    for Member { name, value, .. } in params.members() {
+    for Member { name, value, .. } in present(params) {
         match &*name {
             "maxTokens" => max_tokens = value.as_number().and_then(|token| token.parse().ok()),
             "includeContext" => {
@@ -94,7 +94,7 @@ fn sampling(params: Value<'_>) -> Result<Sampling, Detail> {
 /// `hints[].name` of `modelPreferences`; a hint may lack a name.
 fn hinted(preferences: Value<'_>) -> Result<BTreeSet<Box<str>>, Detail> {
     let mut hints = BTreeSet::new();
-    for Member { name, value, .. } in object(preferences)?.members() {
+    for Member { name, value, .. } in present(object(preferences)?) {
         match &*name {
             "hints" => {
                 for hint in array(value)?.elements() {
@@ -113,7 +113,7 @@ fn names(list: Value<'_>, nameless: Detail) -> Result<BTreeSet<Box<str>>, Detail
 
 fn name_of(element: Value<'_>) -> Result<Option<Box<str>>, Detail> {
     let mut found = None;
-    for Member { name, value, .. } in object(element)?.members() {
+    for Member { name, value, .. } in present(object(element)?) {
         match &*name {
             "name" => found = Some(text(value, "a `name` is not a string")?),
             other => check(other, &["name"])?,
@@ -125,7 +125,7 @@ fn name_of(element: Value<'_>) -> Result<Option<Box<str>>, Detail> {
 fn elicitation(params: Value<'_>) -> Result<Elicitation, Detail> {
     const NAMES: &[&str] = &["elicitationId", "mode", "requestedSchema", "task", "url"];
     let (mut mode, mut schema, mut address) = (None, None, None);
-    for Member { name, value, .. } in object(params)?.members() {
+    for Member { name, value, .. } in present(object(params)?) {
         match &*name {
             "mode" => mode = Some(text(value, "`mode` is not a string")?),
             "requestedSchema" => schema = Some(value),
