@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes sure that the programs are there which the build and the tests call: a C compiler and cmake
-# (cryptography underneath rustls and pingora), Python with venv, Node with npm (client SDKs).
+# (cryptography underneath rustls and pingora), Python with venv, Node with npm (client SDKs), Redis
+# (state that replicas share).
 # Installs what is missing with apt-get, where there is one. Asks first when a terminal is attached.
 set -euo pipefail
 
@@ -13,6 +14,7 @@ want python3 python3
 want node nodejs
 want npm npm
 want curl curl
+want redis-server redis-server
 if command -v python3 >/dev/null 2>&1 && ! python3 -c 'import ensurepip, venv' >/dev/null 2>&1; then
     missing+=(python3-venv)
 fi

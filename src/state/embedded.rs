@@ -185,3 +185,6 @@ fn read(database: &Database, now: u64) -> Result<Vec<Found>, redb::Error> {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,3 +43,6 @@ impl Kind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,7 +172,7 @@ fn owned(
 }
 
 /// Takes out what has ended.
-fn reap(database: &Database) -> Result<(), redb::Error> {
+pub(super) fn reap(database: &Database) -> Result<(), redb::Error> {
     let now = millis(Clock.unix());
     let writing = database.begin_write()?;
     writing.open_table(TABLE)?.retain(|_, (_, ends, _)| ends > now)?;
