@@ -1,8 +1,8 @@
 //! The stored form: one line an entry, `canonical_json TAB hex(hash) LF`.
 //!
-//! The canonical form is JCS (RFC 8785). Canonicalising costs ten times what serialising does, so each
-//! struct here declares its fields in sorted order and is serialised directly; tests prove that the
-//! bytes equal what a canonicaliser makes of them.
+//! The canonical form is JCS (RFC 8785). Canonicalising costs ten times what writing does, so members are
+//! written in sorted order to begin with, without a general serialiser, which took longer than hashing what
+//! it wrote; tests prove that the bytes equal what a canonicaliser makes of them.
 //!
 //! INVARIANT: `hash_n = SHA-256(hash_{n-1} ‖ canonical_n)` over exactly the bytes that are stored.
 //! INVARIANT: no floats, no null, integers below 2^53, ASCII keys, so that no reader can round them.
@@ -10,9 +10,7 @@
 use std::{borrow::Cow, fmt::Write as _, io, sync::Arc};
 
 use data_encoding::HEXLOWER;
-use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use super::{entry::Entry, genesis::GenesisLine, stamp::Stamp};
 
@@ -89,60 +87,11 @@ impl Tip {
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
         let (seq, ts) = (self.next, self.ts.max(at));
-        self.link(ts, out, |out| match body {
-            Body::Call(entry) => {
-                serde_json::to_writer(out, &CallLine::new(entry, Place { chain, seq, ts }))
-            }
-            Body::Config { policy_version, config_sha256 } => {
-                let line = ConfigLine {
-                    chain,
-                    config_sha256: config_sha256.as_ref().map(Hex),
-                    kind: "config",
-                    policy_version: Name(policy_version),
-                    seq: Int(seq),
-                    ts,
-                    v: VERSION,
-                };
-                serde_json::to_writer(out, &line)
-            }
-            Body::Recovered { call_id } => {
-                let line = RecoveredLine {
-                    call_id,
-                    chain,
-                    kind: "recovered",
-                    seq: Int(seq),
-                    status: "unknown",
-                    ts,
-                    v: VERSION,
-                };
-                serde_json::to_writer(out, &line)
-            }
-            Body::Torn { file, bytes, sha256 } => {
-                let line = TornLine {
-                    chain,
-                    kind: "recovered",
-                    seq: Int(seq),
-                    status: "torn",
-                    torn_bytes: Int(*bytes),
-                    torn_file: Name(file),
-                    torn_sha256: Hex(sha256),
-                    ts,
-                    v: VERSION,
-                };
-                serde_json::to_writer(out, &line)
-            }
-            Body::Gap { count, first } => {
-                let line = GapLine {
-                    chain,
-                    count: Int(*count),
-                    first_ts: *first,
-                    kind: "gap",
-                    seq: Int(seq),
-                    ts,
-                    v: VERSION,
-                };
-                serde_json::to_writer(out, &line)
-            }
+        self.link(ts, out, |out| {
+            let mut line = Object::begin(out);
+            Place { chain, seq, ts }.write(body, &mut line);
+            line.end();
+            Ok(())
         })
     }
 
@@ -166,9 +115,7 @@ impl Tip {
         }
         let hash = link_hash(&self.head, canonical);
         out.push(b'\t');
-        let mut hex = [0; 64];
-        HEXLOWER.encode_mut(&hash, &mut hex);
-        out.extend_from_slice(&hex);
+        push_hex(&hash, out);
         out.push(b'\n');
         *self = Self { next: self.next + 1, head: hash, ts };
         Ok(())
@@ -180,197 +127,216 @@ pub fn link_hash(previous: &Hash, canonical: &[u8]) -> Hash {
     Sha256::new().chain_update(previous).chain_update(canonical).finalize().into()
 }
 
+/// What the line of any entry says.
 struct Place<'a> {
     chain: &'a str,
     seq: u64,
     ts: Stamp,
 }
 
-/// The fields of [`Entry`] and of every entry, sorted.
-#[derive(Serialize)]
-struct CallLine<'a> {
-    call_id: Id<'a>,
-    chain: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    complete: Option<bool>,
-    decision: &'a str,
-    direction: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    era: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    http_status: Option<u16>,
-    kind: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    latency_us: Option<Int>,
-    listener: Name<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    method: Option<Name<'a>>,
-    mode: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    own_us: Option<Int>,
-    peer: Peer<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policies: Option<Names<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    policy_version: Option<Name<'a>>,
-    protocol: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    req_sha256: Option<Hex<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resp_bytes: Option<Int>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resp_sha256: Option<Hex<'a>>,
-    seq: Int,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<Name<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stage: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<Name<'a>>,
-    ts: Stamp,
-    v: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    would_deny: Option<&'a str>,
+impl Place<'_> {
+    /// Every member in the order of their names.
+    fn write(&self, body: &Body, line: &mut Object<'_>) {
+        match body {
+            Body::Call(entry) => return self.write_call(entry, line),
+            Body::Config { policy_version, config_sha256 } => {
+                line.text("chain", self.chain);
+                line.hex("config_sha256", config_sha256.as_ref());
+                line.text("kind", "config");
+                line.name("policy_version", &**policy_version, MAX_NAME);
+                line.number("seq", self.seq);
+            }
+            Body::Recovered { call_id } => {
+                line.text("call_id", call_id.as_str());
+                line.text("chain", self.chain);
+                line.text("kind", "recovered");
+                line.number("seq", self.seq);
+                line.text("status", "unknown");
+            }
+            Body::Torn { file, bytes, sha256 } => {
+                line.text("chain", self.chain);
+                line.text("kind", "recovered");
+                line.number("seq", self.seq);
+                line.text("status", "torn");
+                line.number("torn_bytes", *bytes);
+                line.name("torn_file", file.as_str(), MAX_NAME);
+                line.hex("torn_sha256", sha256);
+            }
+            Body::Gap { count, first } => {
+                line.text("chain", self.chain);
+                line.number("count", *count);
+                line.stamp("first_ts", *first);
+                line.text("kind", "gap");
+                line.number("seq", self.seq);
+            }
+        }
+        line.stamp("ts", self.ts);
+        line.number("v", VERSION);
+    }
+
+    fn write_call(&self, entry: &Entry, line: &mut Object<'_>) {
+        let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
+        line.text("call_id", &*entry.call_id.hyphenated().encode_lower(&mut id));
+        line.text("chain", self.chain);
+        line.text("class", entry.class);
+        line.flag("complete", entry.complete);
+        line.text("decision", entry.decision.as_str());
+        line.text("direction", entry.direction);
+        line.text("era", entry.era);
+        line.number("http_status", entry.http_status.map(u64::from));
+        line.text("kind", entry.event.kind());
+        line.number("latency_us", entry.latency_us);
+        line.name("listener", &*entry.listener, MAX_NAME);
+        line.name("method", entry.method.as_deref(), MAX_NAME);
+        line.text("mode", entry.mode.as_str());
+        line.number("own_us", entry.own_us);
+        line.name("peer", &*entry.peer, MAX_PEER);
+        line.names("policies", &entry.policies);
+        line.name("policy_version", entry.policy_version.as_deref(), MAX_NAME);
+        line.text("protocol", entry.protocol);
+        line.hex("req_sha256", entry.req_sha256.as_ref());
+        line.number("resp_bytes", entry.resp_bytes);
+        line.hex("resp_sha256", entry.resp_sha256.as_ref());
+        line.number("seq", self.seq);
+        line.name("server", entry.server.as_deref(), MAX_NAME);
+        line.text("stage", entry.stage);
+        line.text("status", entry.status);
+        line.name("target", entry.target.as_deref(), MAX_NAME);
+        line.stamp("ts", self.ts);
+        line.number("v", VERSION);
+        line.text("would_deny", entry.would_deny);
+    }
 }
 
-impl<'a> CallLine<'a> {
-    fn new(entry: &'a Entry, place: Place<'a>) -> Self {
-        Self {
-            call_id: Id(&entry.call_id),
-            chain: place.chain,
-            class: entry.class,
-            complete: entry.complete,
-            decision: entry.decision.as_str(),
-            direction: entry.direction,
-            era: entry.era,
-            http_status: entry.http_status,
-            kind: entry.event.kind(),
-            latency_us: entry.latency_us.map(Int),
-            listener: Name(&entry.listener),
-            method: entry.method.as_deref().map(Name),
-            mode: entry.mode.as_str(),
-            own_us: entry.own_us.map(Int),
-            peer: Peer(&entry.peer),
-            policies: (!entry.policies.is_empty()).then_some(Names(&entry.policies)),
-            policy_version: entry.policy_version.as_deref().map(Name),
-            protocol: entry.protocol,
-            req_sha256: entry.req_sha256.as_ref().map(Hex),
-            resp_bytes: entry.resp_bytes.map(Int),
-            resp_sha256: entry.resp_sha256.as_ref().map(Hex),
-            seq: Int(place.seq),
-            server: entry.server.as_deref().map(Name),
-            stage: entry.stage,
-            status: entry.status,
-            target: entry.target.as_deref().map(Name),
-            ts: place.ts,
-            v: VERSION,
-            would_deny: entry.would_deny,
+/// A JSON object that is being written. Members that aren't known are left out.
+struct Object<'a> {
+    out: &'a mut Vec<u8>,
+    /// What stands before the next member.
+    before: u8,
+}
+
+impl<'a> Object<'a> {
+    fn begin(out: &'a mut Vec<u8>) -> Self {
+        Self { out, before: b'{' }
+    }
+
+    fn end(self) {
+        self.out.push(b'}');
+    }
+
+    fn key(&mut self, key: &'static str) {
+        self.out.push(self.before);
+        self.before = b',';
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    fn text<'t>(&mut self, key: &'static str, text: impl Into<Option<&'t str>>) {
+        if let Some(text) = text.into() {
+            self.key(key);
+            string(text, self.out);
         }
     }
-}
 
-#[derive(Serialize)]
-struct ConfigLine<'a> {
-    chain: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    config_sha256: Option<Hex<'a>>,
-    kind: &'static str,
-    policy_version: Name<'a>,
-    seq: Int,
-    ts: Stamp,
-    v: u64,
-}
+    /// A text that others may have chosen.
+    fn name<'t>(&mut self, key: &'static str, text: impl Into<Option<&'t str>>, limit: usize) {
+        if let Some(text) = text.into() {
+            self.text(key, &*escape(text, limit));
+        }
+    }
 
-#[derive(Serialize)]
-struct RecoveredLine<'a> {
-    call_id: &'a str,
-    chain: &'a str,
-    kind: &'static str,
-    seq: Int,
-    status: &'static str,
-    ts: Stamp,
-    v: u64,
-}
+    /// At most [`MAX_POLICIES`], and a marker where there are more.
+    fn names(&mut self, key: &'static str, names: &[Arc<str>]) {
+        if names.is_empty() {
+            return;
+        }
+        self.key(key);
+        let kept = names.iter().take(MAX_POLICIES).map(|name| escape(name, MAX_NAME));
+        let marker = (names.len() > MAX_POLICIES).then_some(Cow::Borrowed(CUT));
+        let mut before = b'[';
+        for name in kept.chain(marker) {
+            self.out.push(before);
+            before = b',';
+            string(&name, self.out);
+        }
+        self.out.push(b']');
+    }
 
-#[derive(Serialize)]
-struct TornLine<'a> {
-    chain: &'a str,
-    kind: &'static str,
-    seq: Int,
-    status: &'static str,
-    torn_bytes: Int,
-    torn_file: Name<'a>,
-    torn_sha256: Hex<'a>,
-    ts: Stamp,
-    v: u64,
-}
+    /// An integer that every JSON reader keeps.
+    fn number(&mut self, key: &'static str, number: impl Into<Option<u64>>) {
+        let Some(number) = number.into() else { return };
+        self.key(key);
+        let start = self.out.len();
+        let mut rest = number.min(MAX_INTEGER);
+        loop {
+            self.out.push(b'0' + u8::try_from(rest % 10).unwrap_or_default());
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if let Some(digits) = self.out.get_mut(start..) {
+            digits.reverse();
+        }
+    }
 
-#[derive(Serialize)]
-struct GapLine<'a> {
-    chain: &'a str,
-    count: Int,
-    first_ts: Stamp,
-    kind: &'static str,
-    seq: Int,
-    ts: Stamp,
-    v: u64,
-}
+    fn flag(&mut self, key: &'static str, flag: Option<bool>) {
+        if let Some(flag) = flag {
+            self.key(key);
+            self.out.extend_from_slice(if flag { b"true" } else { b"false" });
+        }
+    }
 
-/// An integer that every JSON reader keeps.
-struct Int(u64);
+    fn hex<'t>(&mut self, key: &'static str, bytes: impl Into<Option<&'t [u8; 32]>>) {
+        if let Some(bytes) = bytes.into() {
+            self.key(key);
+            self.out.push(b'"');
+            push_hex(bytes, self.out);
+            self.out.push(b'"');
+        }
+    }
 
-impl Serialize for Int {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0.min(MAX_INTEGER))
+    fn stamp(&mut self, key: &'static str, stamp: Stamp) {
+        self.key(key);
+        self.out.push(b'"');
+        self.out.extend_from_slice(&stamp.text());
+        self.out.push(b'"');
     }
 }
 
-struct Id<'a>(&'a Uuid);
-
-impl Serialize for Id<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        serializer.serialize_str(self.0.hyphenated().encode_lower(&mut text))
+/// A string in the form of RFC 8785 §3.2.2.2.
+fn string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    if text.bytes().all(plain) {
+        // Nothing in it has to be escaped, which is so for nearly all of them.
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        for byte in text.bytes() {
+            match byte {
+                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+                8 => out.extend_from_slice(b"\\b"),
+                b'\t' => out.extend_from_slice(b"\\t"),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                12 => out.extend_from_slice(b"\\f"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                0..32 => {
+                    out.extend_from_slice(b"\\u00");
+                    let mut hex = [0; 2];
+                    HEXLOWER.encode_mut(&[byte], &mut hex);
+                    out.extend_from_slice(&hex);
+                }
+                _ => out.push(byte),
+            }
+        }
     }
+    out.push(b'"');
 }
 
-/// Bytes as lower-case hex.
-pub(super) struct Hex<'a>(pub(super) &'a [u8; 32]);
-
-impl Serialize for Hex<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&HEXLOWER.encode_display(self.0))
-    }
-}
-
-struct Name<'a>(&'a str);
-
-impl Serialize for Name<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&escape(self.0, MAX_NAME))
-    }
-}
-
-struct Peer<'a>(&'a str);
-
-impl Serialize for Peer<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&escape(self.0, MAX_PEER))
-    }
-}
-
-struct Names<'a>(&'a [Arc<str>]);
-
-impl Serialize for Names<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let names = self.0.iter().take(MAX_POLICIES).map(|name| escape(name, MAX_NAME));
-        let marker = (self.0.len() > MAX_POLICIES).then_some(Cow::Borrowed(CUT));
-        serializer.collect_seq(names.chain(marker))
-    }
+fn push_hex(bytes: &[u8; 32], out: &mut Vec<u8>) {
+    let mut hex = [0; 64];
+    HEXLOWER.encode_mut(bytes, &mut hex);
+    out.extend_from_slice(&hex);
 }
 
 /// Makes a text safe to store, print and compare by eye. A backslash is itself escaped, so that no two
@@ -403,7 +369,10 @@ pub(super) fn escape(text: &str, limit: usize) -> Cow<'_, str> {
 
 /// The unreserved and reserved characters of RFC 3986 §2, and `%`.
 fn plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
+    matches!(
+        byte,
+        b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~'
+    )
 }
 
 #[cfg(test)]

@@ -37,14 +37,35 @@ impl Stamp {
         // What was not canonical (a month 13, another separator) doesn't come out as it went in.
         (stamp.to_string() == text).then_some(stamp)
     }
+
+    /// As it is written.
+    pub(super) fn text(self) -> [u8; 27] {
+        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let (year, month, day) = date(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        for (place, number) in [
+            (0..4, year),
+            (5..7, month),
+            (8..10, day),
+            (11..13, hour),
+            (14..16, minute),
+            (17..19, second),
+            (20..26, micros),
+        ] {
+            let mut rest = number;
+            for digit in text.get_mut(place).into_iter().flatten().rev() {
+                *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+                rest /= 10;
+            }
+        }
+        text
+    }
 }
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        let (year, month, day) = date(seconds / 86_400);
-        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+        f.write_str(std::str::from_utf8(&self.text()).map_err(|_| fmt::Error)?)
     }
 }
 

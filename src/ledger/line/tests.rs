@@ -1,5 +1,6 @@
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::*;
 use crate::ledger::{Decision, Event, Mode, check::split};
@@ -60,7 +61,7 @@ fn bodies() -> impl Strategy<Value = Body> {
         1 => (text(), option::of(any::<[u8; 32]>())).prop_map(|(policy_version, config_sha256)| {
             Body::Config { policy_version, config_sha256 }
         }),
-        1 => any::<u128>().prop_map(|id| Body::Recovered { call_id: Uuid::from_u128(id).to_string() }),
+        1 => text().prop_map(|id| Body::Recovered { call_id: id.to_string() }),
         1 => (any::<String>(), any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(file, bytes, sha256)| Body::Torn { file, bytes, sha256 }),
         1 => any::<u64>().prop_map(|count| Body::Gap { count, first: Stamp::from_micros(count) }),
@@ -92,6 +93,14 @@ proptest! {
         let escaped = escape(&text, limit);
         prop_assert!(escaped.len() <= limit);
         prop_assert!(escaped.bytes().all(|byte| byte.is_ascii_graphic()));
+    }
+}
+
+#[test]
+fn plain_characters_are_those_of_uris() {
+    let marks = b"-._~:/?#[]@!$&'()*+,;=%";
+    for byte in 0..=255_u8 {
+        assert_eq!(plain(byte), byte.is_ascii_alphanumeric() || marks.contains(&byte), "{byte}");
     }
 }
 
