@@ -1,5 +1,6 @@
 // Everything that a client can do, one feature after the other on one client object, for each TypeScript
-// client. Prints one line of JSON: for each feature either what was `seen`, in words that don't depend on
+// client. The first argument is where the server is: a URL, `sse+URL`, or a command as a JSON list, which
+// the client starts. Prints one line of JSON: for each feature either what was `seen`, in words that don't depend on
 // client or server, with whatever more there is in `detail`, or the `error` that it ended in. A feature
 // that the client's interface doesn't have is left out. Judging it all is the caller's business.
 import { EventEmitter, once } from "node:events";
@@ -174,6 +175,7 @@ const TRIGGERS = {
   "resources/updated": ["test_trigger_resource_change", { uri: WATCHED }],
 };
 const LEGACY = ["ping", "server_ping", "resume", "end_session"];
+const SESSION = ["resume", "end_session"];
 const MODERN = ["mirrored_headers", "rounds", "prompt_rounds"];
 
 async function blocks(called) {
@@ -208,7 +210,18 @@ async function told({ client, call, modern, news, heard }, kind, filter) {
   return { seen: heard(method).length };
 }
 
-// `connect` makes a client: `on` registers a handler of requests or notifications before it connects.
+// The transport that the first argument is for, out of the client's own classes.
+export function transport(Http, Sse, Stdio) {
+  const [, , target] = process.argv;
+  if (target.startsWith("[")) {
+    const [command, ...args] = JSON.parse(target);
+    return new Stdio({ command, args });
+  }
+  if (target.startsWith("sse+")) return new Sse(new URL(target.slice("sse+".length)));
+  return new Http(new URL(target));
+}
+
+// `connect` makes a client that answers requests by `answers` and gives each notification `told` to `tell`.
 export async function features(connect, { modern }) {
   const news = new EventEmitter();
   const kept = [];
@@ -216,13 +229,15 @@ export async function features(connect, { modern }) {
     kept.push(notification);
     news.emit(notification.method, notification);
   };
-  const connection = await connect(new URL(process.argv[2]), { answers: ANSWERS, told: TOLD, tell });
+  const connection = await connect({ answers: ANSWERS, told: TOLD, tell });
   const heard = (method) => kept.filter((one) => one.method === method);
   const about = { ...connection, modern, news, heard };
 
   const seen = {};
   for (const [name, run] of Object.entries(FEATURES)) {
     if ((modern ? LEGACY : MODERN).includes(name)) continue;
+    // Only Streamable HTTP has sessions that are ended and streams that are resumed.
+    if (!connection.transport.terminateSession && SESSION.includes(name)) continue;
     const late = sleep(PATIENCE).then(() => ({ error: "nothing happened" }));
     const failed = (error) => ({ error: `${error.code ?? error.name}: ${error.message}` });
     seen[name] = await Promise.race([Promise.resolve(about).then(run).catch(failed), late]);

@@ -1,4 +1,6 @@
-"""Everything that a client can do, for each Python client; the same steps and report as `features.mjs`."""
+"""Everything that a client can do, for each Python client; the same arguments, steps and report as
+`features.mjs`.
+"""
 
 import asyncio
 import base64
@@ -13,6 +15,8 @@ WATCHED = "test://watched-resource"
 FORM_VALUES = {"string": "Ada", "boolean": True, "integer": 7, "number": 7}
 LOG_LEVEL = {"io.modelcontextprotocol/logLevel": "info"}
 LEGACY = {"ping", "server_ping", "resume"}
+SESSION = {"resume"}
+"""What only Streamable HTTP has."""
 MODERN = {"mirrored_headers", "rounds", "prompt_rounds"}
 
 
@@ -72,6 +76,7 @@ class Features:
         seen = {}
         for name, feature in list(vars(Features).items()):
             skipped = name in (LEGACY if self.modern else MODERN)
+            skipped = skipped or (name in SESSION and not self.adapter.sessions)
             if name.startswith("_") or name == "run" or skipped:
                 continue
             try:

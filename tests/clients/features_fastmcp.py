@@ -11,6 +11,8 @@ URL, MODE = sys.argv[1:3]
 
 
 class Adapter:
+    sessions = True
+
     def __init__(self, client):
         self.client = client
         self.ping = client.ping

@@ -2,15 +2,28 @@
 
 import asyncio
 import contextlib
+import json
 import sys
 
 import features
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
 
-URL, MODE = sys.argv[1:3]
+TARGET, MODE = sys.argv[1:3]
+
+
+def transport():
+    if TARGET.startswith("["):
+        command, *arguments = json.loads(TARGET)
+        return StdioServerParameters(command=command, args=arguments)
+    if TARGET.startswith("sse+"):
+        return sse_client(TARGET.removeprefix("sse+"))
+    return TARGET
 
 
 class Adapter:
+    sessions = TARGET.startswith("http")
+
     def __init__(self, client):
         self.client = client
         self.ping = client.send_ping
@@ -58,7 +71,7 @@ async def connect(news):
         return features.roots()
 
     async with Client(
-        URL,
+        transport(),
         mode=MODE,
         message_handler=news.tell,
         sampling_callback=sample,

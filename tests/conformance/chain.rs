@@ -18,6 +18,40 @@ const PERMIT: &str = r#"@id("everything") permit (principal, action, resource);"
 /// The tool that nobody may call.
 const REFUSED: &str = "test_refused";
 
+/// The transport that a fixture speaks, and clients with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    StreamableHttp,
+    /// Of revision 2024-11-05.
+    Sse,
+}
+
+impl Wire {
+    /// Its name in the configuration.
+    fn key(self) -> &'static str {
+        match self {
+            Self::StreamableHttp => "streamableHttp",
+            Self::Sse => "sse",
+        }
+    }
+
+    /// Its name for a fixture.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::StreamableHttp => "http",
+            Self::Sse => "sse",
+        }
+    }
+
+    /// A URL as the clients' drivers take it.
+    pub(crate) fn target(self, url: &str) -> String {
+        match self {
+            Self::StreamableHttp => url.to_owned(),
+            Self::Sse => format!("sse+{url}"),
+        }
+    }
+}
+
 /// A running chain; it ends with this value.
 pub(crate) struct Chain {
     /// The MCP endpoint of its near end.
@@ -29,6 +63,11 @@ pub(crate) struct Chain {
 
 /// Starts a chain in front of `fixture`.
 pub(crate) async fn governed_chain(fixture: &Server) -> Chain {
+    chain(fixture, Wire::StreamableHttp).await
+}
+
+/// Starts a chain in front of `fixture`, which speaks `wire`.
+pub(crate) async fn chain(fixture: &Server, wire: Wire) -> Chain {
     let ca = Ca::new(DOMAIN);
     let forbid = format!(
         r#"@id("refused") @reason("nobody may call this")
@@ -37,12 +76,12 @@ pub(crate) async fn governed_chain(fixture: &Server) -> Chain {
 
     let directory = prepare(&format!("{PERMIT}\n{forbid}"));
     let identity = identity(&ca, "/lictor/far", directory.path());
-    let far = lictor(directory.path(), &far_config(&identity, fixture.address)).await;
+    let far = lictor(directory.path(), &far_config(&identity, fixture.address, wire)).await;
     let far_directory = directory;
 
     let directory = prepare(PERMIT);
     let identity = self::identity(&ca, "/lictor/near", directory.path());
-    let near = lictor(directory.path(), &near_config(&identity, far.address)).await;
+    let near = lictor(directory.path(), &near_config(&identity, far.address, wire)).await;
 
     let url = format!("http://{}/mcp", near.address);
     Chain { url, _near: near, _far: far, _directories: [far_directory, directory] }
@@ -67,7 +106,8 @@ fn identity(ca: &Ca, path: &str, directory: &Path) -> String {
     )
 }
 
-fn near_config(identity: &str, far: SocketAddr) -> String {
+fn near_config(identity: &str, far: SocketAddr, wire: Wire) -> String {
+    let transport = wire.key();
     format!(
         "
 identity: {{ {identity} }}
@@ -78,7 +118,10 @@ listeners:
     identity: spiffe://{DOMAIN}/agent/tester
     routes: [{{ path: /mcp, protocol: mcp, upstream: fixture }}]
 upstreams:
-  - {{ name: fixture, url: 'https://{far}/mcp', spiffeId: spiffe://{DOMAIN}/lictor/far }}
+  - name: fixture
+    url: https://{far}/mcp
+    transport: {transport}
+    spiffeId: spiffe://{DOMAIN}/lictor/far
 policy: {{ directory: policies }}
 ledger: {{ directory: ledger }}
 admin: {{ bind: 127.0.0.1:0 }}
@@ -86,7 +129,8 @@ admin: {{ bind: 127.0.0.1:0 }}
     )
 }
 
-fn far_config(identity: &str, fixture: SocketAddr) -> String {
+fn far_config(identity: &str, fixture: SocketAddr, wire: Wire) -> String {
+    let transport = wire.key();
     format!(
         "
 identity: {{ {identity} }}
@@ -96,7 +140,7 @@ listeners:
     tls: mutual
     routes: [{{ path: /mcp, protocol: mcp, upstream: fixture }}]
 upstreams:
-  - {{ name: fixture, url: 'http://{fixture}/mcp' }}
+  - {{ name: fixture, url: 'http://{fixture}/mcp', transport: {transport} }}
 policy: {{ directory: policies }}
 ledger: {{ directory: ledger }}
 admin: {{ bind: 127.0.0.1:0 }}

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    chain::governed_chain,
+    chain::{Wire, governed_chain},
     process::{Output, fixture, interpreter, run, tests_path},
 };
 
@@ -68,7 +68,7 @@ impl Seen {
 
 /// Drives one client through the chain.
 async fn drive(driver: &str, mode: &str) {
-    let fixture = fixture("mcp_server.py").await;
+    let fixture = fixture("mcp_server.py", Wire::StreamableHttp).await;
     let chain = governed_chain(&fixture).await;
     let seen = Seen::by(driver, mode, &chain.url, PLAN).await;
     seen.expect_allowed_calls();
@@ -122,7 +122,7 @@ async fn fastmcp() {
 /// Without a proxy the tool runs: only the chain can be what refuses it.
 #[tokio::test]
 async fn nothing_is_refused_without_the_chain() {
-    let fixture = fixture("mcp_server.py").await;
+    let fixture = fixture("mcp_server.py", Wire::StreamableHttp).await;
     for (driver, mode) in [("ts_v1.mjs", ""), ("python_mcp.py", "auto")] {
         let seen = Seen::by(driver, mode, &fixture.mcp_url(), PLAN).await;
         seen.expect_allowed_calls();

@@ -15,7 +15,7 @@ mod compatibility;
 mod process;
 mod suite;
 
-use chain::governed_chain;
+use chain::{Wire, governed_chain};
 use suite::{Report, Selection};
 
 /// What is run of the suite, and how many checks a fixture passes and fails on its own.
@@ -43,7 +43,7 @@ const TYPESCRIPT: &str = "mcp_server.mjs";
 /// Runs one part against a fixture directly and through the chain, and compares.
 async fn compare(script: &str, part: Part) {
     let Part { selection, passed, failed } = part;
-    let fixture = process::fixture(script).await;
+    let fixture = process::fixture(script, Wire::StreamableHttp).await;
     let direct = Report::of(&fixture.mcp_url(), selection).await;
     assert_eq!((direct.passed(), direct.failed()), (passed, failed), "the fixture by itself");
 

@@ -18,6 +18,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::chain::Wire;
+
 /// Time for a server to say where it listens.
 const START: Duration = Duration::from_secs(20);
 /// Time for a program to finish.
@@ -53,10 +55,10 @@ impl Server {
 }
 
 /// Starts a fixture of `tests/fixtures` on a free port.
-pub(crate) async fn fixture(script: &str) -> Server {
+pub(crate) async fn fixture(script: &str, wire: Wire) -> Server {
     let mut child = command(interpreter(script))
         .arg(tests_path("fixtures").join(script))
-        .args(["--port", "0"])
+        .args(["--port", "0", "--transport", wire.option()])
         .stderr(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("`{script}`: {error}; run `make setup`"));
