@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{oneshot, watch},
+    task::JoinSet,
     time::timeout,
 };
 
@@ -55,6 +56,15 @@ pub enum StartError {
     /// State can't be kept where it should be.
     #[error("the state can't be opened")]
     State(#[source] state::OpenError),
+    /// An upstream is a command, and nobody who starts us has said that commands may be run.
+    #[error(
+        "upstream `{upstream}` is a command, which is started only with `--allow-stdio`, or with \
+         LICTOR_ALLOW_STDIO=1 in the environment"
+    )]
+    Command {
+        /// Its name.
+        upstream: String,
+    },
     /// An upstream can't be set up.
     #[error("upstream `{name}` can't be set up")]
     Upstream {
@@ -89,8 +99,21 @@ pub enum StartError {
     Runtime(#[source] std::io::Error),
 }
 
+/// Whether the configuration may name commands that are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commands {
+    /// They are run.
+    Allowed,
+    /// A configuration that names one isn't started.
+    Refused,
+}
+
 /// Runs until the process is told to stop.
-pub fn run(config: Config) -> Result<(), StartError> {
+pub fn run(config: Config, commands: Commands) -> Result<(), StartError> {
+    let command = config.upstreams.iter().find(|upstream| upstream.server.is_command());
+    if let (Some(upstream), Commands::Refused) = (command, commands) {
+        return Err(StartError::Command { upstream: upstream.name.clone() });
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("lictor")
@@ -182,11 +205,21 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         }
     }
     keepers.abort_all();
+    close(upstreams).await;
     ledger.flush().await;
     // Health and metrics outlive everything else. Whoever was told may be gone already.
     let _ = ended.send(());
     let _ = admin.await;
     Ok(Some(ledger))
+}
+
+/// Ends the processes behind all upstreams at once.
+async fn close(upstreams: Vec<(String, Arc<Upstream>)>) {
+    let mut closing = JoinSet::new();
+    for (_, upstream) in upstreams {
+        closing.spawn(async move { upstream.close().await });
+    }
+    closing.join_all().await;
 }
 
 async fn open_ledger(

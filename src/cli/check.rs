@@ -14,7 +14,7 @@ use crate::{
     listener::Door,
     policy::Policies,
     proxy::settings::Refusals,
-    upstream::Verification,
+    upstream::{Verification, settings::Server},
 };
 
 /// Check a configuration file and its policies without starting anything.
@@ -76,15 +76,17 @@ fn summarise(config: &Config, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     for upstream in &config.upstreams {
-        let verification = match &upstream.verification {
-            Verification::Loopback => "loopback".to_owned(),
-            Verification::Spiffe(id) => format!("has to be {id}"),
-            Verification::WebPki { roots: None } => "verified by public roots".to_owned(),
-            Verification::WebPki { roots: Some(path) } => {
-                format!("verified by the roots in {}", path.display())
+        let name = &upstream.name;
+        match &upstream.server {
+            Server::Http(http) => {
+                writeln!(out, "upstream {name}: {}, {}", http.url, verified(&http.verification))?;
             }
-        };
-        writeln!(out, "upstream {}: {}, {verification}", upstream.name, upstream.url)?;
+            Server::Command(command) => {
+                let words = command.arguments.len();
+                let words = format!("{words} {}", plural(words, "argument", "arguments"));
+                writeln!(out, "upstream {name}: runs `{}` with {words}", command.program)?;
+            }
+        }
     }
     writeln!(out, "policies: {}", config.policy.directory.display())?;
     writeln!(out, "ledger: {}", config.ledger.directory.display())?;
@@ -98,6 +100,17 @@ fn summarise(config: &Config, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "weakened: `{setting}` in {count} {}", plural(count, "place", "places"))?;
     }
     Ok(())
+}
+
+fn verified(verification: &Verification) -> String {
+    match verification {
+        Verification::Loopback => "loopback".to_owned(),
+        Verification::Spiffe(id) => format!("has to be {id}"),
+        Verification::WebPki { roots: None } => "verified by public roots".to_owned(),
+        Verification::WebPki { roots: Some(path) } => {
+            format!("verified by the roots in {}", path.display())
+        }
+    }
 }
 
 fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {

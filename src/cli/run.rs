@@ -11,28 +11,44 @@ use clap::Args;
 
 use super::{EXIT_FAILED, EXIT_USAGE};
 use crate::{
-    config::{self, Config, Faults},
+    config::{self, Config, Faults, Governed},
     policy::Policies,
-    server::{self, StartError},
+    server::{self, Commands, StartError},
     telemetry::logs,
 };
 
+/// Says in the environment what `--allow-stdio` says on the command line.
+const ALLOW_STDIO: &str = "LICTOR_ALLOW_STDIO";
+
 /// Govern the calls of agents, as a configuration file says, or in front of one MCP server.
+///
+///     lictor run --file lictor.yaml
+///     lictor run --mcp http://127.0.0.1:9000/mcp
+///     lictor run -- npx -y some-server
 ///
 /// Ends on SIGTERM or SIGINT when the calls in flight have finished. Reloads policies when their files
 /// change, and on SIGHUP.
 #[derive(Debug, Args)]
 pub struct Run {
     /// The configuration file.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "mcp")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["mcp", "command"])]
     file: Option<PathBuf>,
     /// Govern the MCP server at this URL, without a configuration file: a plain listener on loopback,
     /// a policy to start from, a ledger in the state directory.
     #[arg(long, value_name = "URL", conflicts_with = "file")]
     mcp: Option<String>,
-    /// Where to listen with `--mcp`; a loopback address.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", requires = "mcp")]
+    /// Govern the MCP server that this command is, on its standard input and output, in the same way.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["file", "mcp"])]
+    command: Vec<String>,
+    /// A name in the environment that the command inherits, beside a few like `PATH`; as often as needed.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "mcp"])]
+    env: Vec<String>,
+    /// Where to listen without a file; a loopback address.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", conflicts_with = "file")]
     bind: SocketAddr,
+    /// Let the file's `command` keys start processes. `LICTOR_ALLOW_STDIO=1` in the environment does so too.
+    #[arg(long)]
+    allow_stdio: bool,
     /// Check the configuration and the policies and start nothing.
     #[arg(long)]
     validate_only: bool,
@@ -40,7 +56,14 @@ pub struct Run {
 
 impl Run {
     pub(super) fn run(self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-        let config = match self.config() {
+        let governed = match self.governed() {
+            Ok(governed) => governed,
+            Err(error) => {
+                writeln!(err, "lictor: the working directory can't be told: {error}")?;
+                return Ok(ExitCode::from(EXIT_USAGE));
+            }
+        };
+        let config = match self.config(governed.as_ref()) {
             Ok(config) => config,
             Err(faults) => {
                 for fault in faults.iter() {
@@ -57,8 +80,8 @@ impl Run {
             writeln!(out, "no faults")?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(url) = &self.mcp {
-            writeln!(out, "governing {url} at http://{}/mcp", self.bind)?;
+        if let Some(governed) = &governed {
+            writeln!(out, "governing {governed} at http://{}/mcp", self.bind)?;
             writeln!(out, "  policies: {}", config.policy.directory.display())?;
             writeln!(out, "  ledger:   {}", config.ledger.directory.display())?;
             out.flush()?;
@@ -67,18 +90,45 @@ impl Run {
             super::complain(&error, err)?;
             return Ok(ExitCode::from(EXIT_USAGE));
         }
-        let Err(error) = server::run(config) else { return Ok(ExitCode::SUCCESS) };
+        let commands = self.commands();
+        let Err(error) = server::run(config, commands) else { return Ok(ExitCode::SUCCESS) };
         super::complain(&error, err)?;
-        let usage = matches!(error, StartError::Policies(_));
+        let usage = matches!(error, StartError::Policies(_) | StartError::Command { .. });
         Ok(ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED }))
     }
 
-    fn config(&self) -> Result<Config, Faults> {
-        match (&self.file, &self.mcp) {
+    /// What is governed where there is no file.
+    fn governed(&self) -> io::Result<Option<Governed>> {
+        if let Some(url) = &self.mcp {
+            return Ok(Some(Governed::Url(url.clone())));
+        }
+        if self.command.is_empty() {
+            return Ok(None);
+        }
+        let directory = std::env::current_dir()?;
+        let (words, env) = (self.command.clone(), self.env.clone());
+        Ok(Some(Governed::Command { words, directory, env }))
+    }
+
+    fn config(&self, governed: Option<&Governed>) -> Result<Config, Faults> {
+        match (&self.file, governed) {
             (Some(file), _) => config::load(file),
-            (None, Some(url)) => config::drop_in(url, self.bind, &config::state_directory()),
-            // clap asks for one of the two.
+            (None, Some(governed)) => {
+                config::drop_in(governed, self.bind, &config::state_directory())
+            }
+            // clap asks for one of them.
             (None, None) => Err(Faults::default()),
+        }
+    }
+
+    /// A command on our own command line is permission enough; one in a file needs somebody's word who
+    /// starts us, since whoever may write the file may not be allowed to run programs.
+    fn commands(&self) -> Commands {
+        let told = || std::env::var_os(ALLOW_STDIO).is_some_and(|value| value == "1");
+        if self.allow_stdio || !self.command.is_empty() || told() {
+            Commands::Allowed
+        } else {
+            Commands::Refused
         }
     }
 }

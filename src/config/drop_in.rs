@@ -1,7 +1,7 @@
-//! The configuration of `lictor run --mcp URL`: governance of one server without a file.
+//! The configuration of `lictor run --mcp URL` and `lictor run -- COMMAND`: governance of one server without a file.
 
 use std::{
-    fs,
+    fmt, fs,
     net::SocketAddr,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -20,13 +20,29 @@ const STARTER: &str = "\
 permit (principal, action, resource);
 ";
 
-/// One plain listener on `bind`, a loopback address, in front of the MCP server at `url`.
+/// What is governed without a file.
+#[derive(Clone, Debug)]
+pub enum Governed {
+    /// The MCP server at a URL.
+    Url(String),
+    /// An MCP server on standard input and output.
+    Command {
+        /// The program and its arguments.
+        words: Vec<String>,
+        /// Where it runs.
+        directory: PathBuf,
+        /// Names in our environment that it inherits.
+        env: Vec<String>,
+    },
+}
+
+/// One plain listener on `bind`, a loopback address, in front of an MCP server.
 ///
-/// Policies and ledger stay in `state`, in a folder of their own for each URL: a starter policy is
+/// Policies and ledger stay in `state`, in a folder of their own for each server: a starter policy is
 /// written to `policies/starter.cedar` where that folder doesn't exist yet, and is left alone
 /// later.
-pub fn drop_in(url: &str, bind: SocketAddr, state: &Path) -> Result<Config, Faults> {
-    let home = state.join(folder(url));
+pub fn drop_in(governed: &Governed, bind: SocketAddr, state: &Path) -> Result<Config, Faults> {
+    let home = state.join(folder(&governed.to_string()));
     let policies = home.join("policies");
     if let Err(error) = write_starter(&policies) {
         let mut faults = Faults::default();
@@ -42,7 +58,7 @@ pub fn drop_in(url: &str, bind: SocketAddr, state: &Path) -> Result<Config, Faul
             "identity": OPERATOR,
             "routes": [{ "path": "/mcp", "protocol": "mcp", "upstream": "mcp" }],
         }],
-        "upstreams": [{ "name": "mcp", "url": url }],
+        "upstreams": [governed.upstream()],
         "policy": { "directory": "policies" },
         "ledger": { "directory": "ledger" },
         "telemetry": { "logs": "text" },
@@ -50,6 +66,29 @@ pub fn drop_in(url: &str, bind: SocketAddr, state: &Path) -> Result<Config, Faul
     });
     // JSON is YAML, so that defaults and checks are those of a file.
     super::parse(&file.to_string(), &home)
+}
+
+impl Governed {
+    fn upstream(&self) -> serde_json::Value {
+        match self {
+            Self::Url(url) => serde_json::json!({ "name": "mcp", "url": url }),
+            Self::Command { words, directory, env } => serde_json::json!({
+                "name": "mcp",
+                "command": words,
+                "directory": directory,
+                "env": { "allow": env },
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Governed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => f.write_str(url),
+            Self::Command { words, .. } => f.write_str(&words.join(" ")),
+        }
+    }
 }
 
 /// Where [`drop_in`] keeps its state: `$XDG_STATE_HOME/lictor`, or `~/.local/state/lictor` (XDG
@@ -70,13 +109,13 @@ fn write_starter(policies: &Path) -> std::io::Result<()> {
     fs::write(policies.join("starter.cedar"), STARTER)
 }
 
-/// A readable, unique name: the URL with other characters than letters and digits folded, and a
-/// digest, since folding makes different URLs alike.
-fn folder(url: &str) -> String {
+/// A readable, unique name: the URL or command line with other characters than letters and digits folded, and a
+/// digest, since folding makes different ones alike.
+fn folder(server: &str) -> String {
     use sha2::{Digest, Sha256};
-    let folded = url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+    let folded = server.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
     let folded: String = folded.take(48).collect();
-    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(url));
+    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(server));
     let digest: String = digest.chars().take(8).collect();
     format!("{folded}-{digest}")
 }

@@ -25,7 +25,7 @@ use crate::{
     upstream,
 };
 
-pub use drop_in::{drop_in, state_directory};
+pub use drop_in::{Governed, drop_in, state_directory};
 pub use fault::{Fault, Faults, Place};
 
 /// Largest configuration file in bytes.

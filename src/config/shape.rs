@@ -223,13 +223,28 @@ pub(super) struct Upstream {
     /// Unique name; the server's name in policies.
     #[schemars(required)]
     pub name: Option<Name>,
-    /// Endpoint with path and query. `http` is for loopback addresses only.
-    #[schemars(required, example = "https://files.example.org/mcp")]
+    /// Endpoint with path and query. `http` is for loopback addresses only. Either this or `command`.
+    #[schemars(example = "https://files.example.org/mcp")]
     pub url: Option<String>,
     /// The MCP transport it speaks.
     #[schemars(extend("default" = "streamableHttp"))]
-    #[serde(default)]
-    pub transport: Transport,
+    pub transport: Option<Transport>,
+    /// A program and its arguments, in place of `url`: it is started, and speaks MCP on its standard input
+    /// and output. Needs `--allow-stdio` on Lictor's own command line.
+    #[schemars(length(min = 1), example = ["npx", "-y", "some-server"])]
+    pub command: Option<Vec<String>>,
+    /// Where the command runs; the file's folder without it.
+    pub directory: Option<String>,
+    /// What the command finds in its environment, beside a few names that programs can't do without.
+    pub env: Option<Env>,
+    /// Who shares a process of the command; `perSession` without it.
+    pub processes: Option<Processes>,
+    /// Most processes of the command at once; 64 without it.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_processes: Option<usize>,
+    /// Most processes of one caller at once; 16 without it.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_processes_per_caller: Option<usize>,
     /// How far its answers are believed.
     #[schemars(extend("default" = "trusted"))]
     #[serde(default)]
@@ -255,15 +270,42 @@ pub(super) struct Upstream {
 }
 
 /// The MCP transport that an upstream speaks.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub(super) enum Transport {
     /// Streamable HTTP.
-    #[default]
     StreamableHttp,
     /// HTTP+SSE of revision 2024-11-05; `url` is that of the event stream.
     Sse,
+}
+
+/// The environment of a command.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Env {
+    /// Names that it inherits from Lictor's own environment.
+    #[schemars(example = ["GITHUB_TOKEN"])]
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Name → value.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// Name → file that holds the value; for secrets.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// Who shares a process of a command.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(super) enum Processes {
+    /// One for each session, and one for each caller of the revisions without sessions.
+    #[default]
+    PerSession,
+    /// One for all callers, of the revisions without sessions only.
+    Shared,
 }
 
 /// How far an upstream's answers are believed.
@@ -309,6 +351,9 @@ pub(super) struct UpstreamTimeouts {
     /// To connect, TLS included.
     #[schemars(extend("default" = "5s"))]
     pub connect: Option<Span>,
+    /// For a process of `command` to send its first message; 60s without it.
+    #[schemars(example = "60s")]
+    pub start: Option<Span>,
     /// From the last byte sent to the head of the answer.
     #[schemars(extend("default" = "5m"))]
     pub first_byte: Option<Span>,
@@ -318,6 +363,9 @@ pub(super) struct UpstreamTimeouts {
     /// How long an unused connection is kept; has to be below the server's own time.
     #[schemars(extend("default" = "4s"))]
     pub pool_idle: Option<Span>,
+    /// How long a process of `command` is kept that nobody has a call or a stream at; 30m without it.
+    #[schemars(example = "30m")]
+    pub unused: Option<Span>,
 }
 
 /// What callers may do.

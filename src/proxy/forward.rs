@@ -22,8 +22,8 @@ impl Proxy {
         read: &mut Read,
     ) -> Result<Answer, Halt> {
         let body = exchange.forward();
-        let (Some(call), Some(permit), Some(served)) =
-            (&exchange.call, &exchange.permit, self.routes.get(read.route))
+        let (Some(call), Some(principal), Some(permit), Some(served)) =
+            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
         else {
             return Err(Denial::NoRoute.into());
         };
@@ -31,7 +31,8 @@ impl Proxy {
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
         parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
-        let mut opening = pin!(served.upstream.open(permit, read.leg.endpoint(), parts, body));
+        let at = read.leg.endpoint();
+        let mut opening = pin!(served.upstream.open(permit, principal, call, at, parts, body));
         let mut late = pin!(sleep(served.upstream.settings().first_byte_timeout));
         let mut phase = self.shared.drain.watch();
         let mut watching = true;
@@ -55,6 +56,8 @@ impl Proxy {
             match error {
                 upstream::Error::NoIdentity => Denial::NotReady,
                 upstream::Error::Unreachable(_) => Denial::UpstreamUnreachable,
+                upstream::Error::Full => Denial::TooManySessions,
+                upstream::Error::Silent => Denial::UpstreamTimeout,
                 upstream::Error::Failed(_) => Denial::UpstreamFailed,
             }
         })?)

@@ -99,7 +99,7 @@ impl Served {
     /// The token in a path below this route, where an upstream with such tokens is behind it.
     pub(super) fn token<'a>(&self, path: &'a str) -> Option<&'a str> {
         let route = self.route.path.strip_suffix('/').unwrap_or(&self.route.path);
-        match self.upstream.settings().transport {
+        match self.upstream.settings().transport() {
             Transport::StreamableHttp => None,
             Transport::Sse => path.strip_prefix(route)?.strip_prefix(BELOW),
         }
@@ -107,7 +107,7 @@ impl Served {
 
     /// The one method that is served at a path of this route, where the transport has one only.
     pub(super) fn only(&self, path: &str) -> Option<Method> {
-        match (self.upstream.settings().transport, self.token(path)) {
+        match (self.upstream.settings().transport(), self.token(path)) {
             (Transport::StreamableHttp, _) => None,
             (Transport::Sse, None) => Some(Method::GET),
             (Transport::Sse, Some(_)) => Some(Method::POST),
@@ -132,7 +132,7 @@ impl Proxy {
             return Err(Denial::HttpMethod);
         }
         let streams = &self.shared.streams;
-        match (served.upstream.settings().transport, served.token(path)) {
+        match (served.upstream.settings().transport(), served.token(path)) {
             (Transport::StreamableHttp, _) => Ok(Leg::Whole),
             (Transport::Sse, None) if streams.admits(owner) => Ok(Leg::Stream),
             (Transport::Sse, None) => Err(Denial::TooManySessions),

@@ -1,4 +1,4 @@
-//! [`Upstream`]: sends permitted calls to one server.
+//! [`Upstream`]: sends permitted calls to one server over HTTP.
 //!
 //! One pool serves one rotation epoch: it ends when our SVID or the bundles change, and when the first SVID
 //! that an upstream connection was verified with expires. The next call makes a new pool; the old one's
@@ -24,18 +24,19 @@ use hyper::body::Incoming;
 use rustls::pki_types::ServerName;
 
 use super::{
-    Settings, Verification,
+    Error, SetupError, Verification,
     connector::{Connector, Security},
     endpoint::Endpoint,
     pool::{Client, Place, Pool},
     resolver::Resolver,
+    settings::Http,
     tls,
 };
-use crate::{governance::Permit, identity::Source, telemetry::Clock};
+use crate::{identity::Source, telemetry::Clock};
 
-/// One server behind Lictor.
-pub struct Upstream {
-    settings: Settings,
+/// One HTTP server behind Lictor.
+pub(super) struct Upstream {
+    settings: Http,
     /// Where our SVID is from, if the upstream wants to see it.
     source: Option<Arc<Source>>,
     connector: Connector,
@@ -44,62 +45,24 @@ pub struct Upstream {
     pool: ArcSwap<Pool>,
 }
 
-/// What an upstream answered: the head, and a body that is still arriving.
-pub type Answer = http::Response<Body>;
+/// What the server answered: the head, and a body that is still arriving.
+pub(super) type Answer = http::Response<Body>;
 
 /// The body of an answer. Dropping it closes the HTTP/1.1 connection, or resets the HTTP/2 stream, unless
 /// the body has been read to its end.
 #[derive(Debug)]
-pub struct Body {
+pub(super) struct Body {
     incoming: Incoming,
     _place: Place,
 }
 
-/// Why an upstream can't be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The URL lacks a host, has a user, or its scheme doesn't fit the verification.
-    #[error("the URL of an upstream at `{0}` doesn't fit")]
-    Url(String),
-    /// The configured `Host` is no authority.
-    #[error("`{0}` is no host")]
-    Host(String),
-    /// SPIFFE verification without an identity source.
-    #[error("an upstream with a SPIFFE ID needs an identity of our own")]
-    NoSource,
-    /// The file of roots can't be used.
-    #[error("the roots in `{path}` can't be used: {reason}")]
-    Roots {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// rustls refused the configuration.
-    #[error("TLS can't be set up")]
-    Tls(#[source] rustls::Error),
-}
-
-/// Why a call was not answered.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// We have no valid SVID. Nothing was sent.
-    #[error("no valid SVID of our own to connect with")]
-    NoIdentity,
-    /// No connection to the upstream came about. Nothing was sent.
-    #[error("the upstream can't be reached")]
-    Unreachable(#[source] BoxError),
-    /// The upstream broke off, or what it sent is no HTTP. The call may have run.
-    #[error("the upstream broke off")]
-    Failed(#[source] BoxError),
-}
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 impl Upstream {
     /// Sets up the way to an upstream; connects to nothing yet. `source` is needed for
     /// [`Verification::Spiffe`].
-    pub fn new(settings: Settings, source: Option<Arc<Source>>) -> Result<Arc<Self>, SetupError> {
+    pub(super) fn new(
+        settings: Http,
+        source: Option<Arc<Source>>,
+    ) -> Result<Arc<Self>, SetupError> {
         let url = &settings.url;
         let fault = || SetupError::Url(url.host_str().unwrap_or_default().to_owned());
         // Brackets around an IPv6 address belong to the URL.
@@ -146,11 +109,6 @@ impl Upstream {
         }))
     }
 
-    /// The settings it was made from.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Sends a permitted call, and waits for the head of the answer.
     ///
     /// `head` is the caller's, already freed of hop-by-hop headers, credentials and identity headers. Its
@@ -159,22 +117,6 @@ impl Upstream {
     ///
     /// Dropping the future drops the call: the connection is closed, or the stream reset. There is no time
     /// limit but that of connecting; the caller races this against its own timers.
-    pub async fn open(
-        &self,
-        _permit: &Permit,
-        at: Option<&Endpoint>,
-        head: Parts,
-        body: Bytes,
-    ) -> Result<Answer, Error> {
-        self.send(at, head, body).await
-    }
-
-    /// Where it takes messages, as it announced on a stream of its own; `None` if it names another origin.
-    pub fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
-        Endpoint::resolve(announced, &self.settings.url, &self.uri)
-    }
-
-    /// [`Self::open`] for those who have shown a permit.
     pub(super) async fn send(
         &self,
         at: Option<&Endpoint>,
@@ -193,6 +135,11 @@ impl Upstream {
             return Err(Error::Failed("an upgrade that nobody asked for".into()));
         }
         Ok(answer.map(|incoming| Body { incoming, _place: place }))
+    }
+
+    /// Where it takes messages, as it announced on a stream of its own; `None` if it names another origin.
+    pub(super) fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
+        Endpoint::resolve(announced, &self.settings.url, &self.uri)
     }
 
     fn request(target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
@@ -249,7 +196,7 @@ impl std::fmt::Debug for Upstream {
 
 impl Body {
     /// The next piece of the body; `None` at its end. Trailers are dropped. Cancel-safe.
-    pub async fn frame(&mut self) -> Option<Result<Bytes, Error>> {
+    pub(super) async fn frame(&mut self) -> Option<Result<Bytes, Error>> {
         loop {
             match self.incoming.frame().await? {
                 Ok(frame) => {

@@ -1,17 +1,134 @@
-//! The way out: the servers behind Lictor, and the pooled connections to them.
+//! The way out: the servers behind Lictor, over HTTP or as processes of ours.
+//!
+//! Both kinds answer through one interface, so that the exchange loop doesn't know the difference: a head,
+//! and a body that arrives in parts.
 
 mod client;
 mod connector;
 mod endpoint;
+mod error;
 mod pool;
 mod resolver;
 pub mod settings;
+mod stdio;
 #[cfg(test)]
 mod tests;
 mod tls;
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+
+use crate::{
+    governance::Permit,
+    identity::{Principal, Source},
+    protocol::Call,
+};
+
+pub use endpoint::Endpoint;
+pub use error::{Error, SetupError};
+pub use settings::{Settings, Transport, Verification};
 pub use tls::spiffe as client_config;
 
-pub use client::{Answer, Body, Error, SetupError, Upstream};
-pub use endpoint::Endpoint;
-pub use settings::{Settings, Transport, Verification};
+/// One server behind Lictor.
+#[derive(Debug)]
+pub struct Upstream {
+    settings: Settings,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Http(Arc<client::Upstream>),
+    Stdio(Arc<stdio::Bridge>),
+}
+
+/// What an upstream answered: the head, and a body that is still arriving.
+pub type Answer = http::Response<Body>;
+
+/// The body of an answer. Dropping it before its end tells the server that nobody listens any more, in the
+/// way of its kind.
+#[derive(Debug)]
+pub struct Body(Arriving);
+
+#[derive(Debug)]
+enum Arriving {
+    Http(client::Body),
+    Stdio(stdio::Body),
+}
+
+impl Upstream {
+    /// Sets up the way to an upstream; connects to nothing and starts nothing yet. `source` is needed for
+    /// [`Verification::Spiffe`].
+    pub fn new(settings: Settings, source: Option<Arc<Source>>) -> Result<Arc<Self>, SetupError> {
+        let way = match &settings.server {
+            settings::Server::Http(http) => Way::Http(client::Upstream::new(http.clone(), source)?),
+            settings::Server::Command(command) => {
+                Way::Stdio(stdio::Bridge::new(&settings.name, command.clone())?)
+            }
+        };
+        Ok(Arc::new(Self { settings, way }))
+    }
+
+    /// The settings it was made from.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sends a permitted call of `principal`, and waits for the head of the answer.
+    ///
+    /// `head` and `body` are those of `call`; the head is freed of hop-by-hop headers, credentials and
+    /// identity headers. Its method and headers are used; the target is that of the settings.
+    ///
+    /// Dropping the future drops the call: the connection is closed, the stream reset, or what waits for the
+    /// process's answer forgotten. There is no time limit but that of connecting, or of starting a process;
+    /// the caller races this against its own timers.
+    pub async fn open(
+        &self,
+        _permit: &Permit,
+        principal: &Principal,
+        call: &Call,
+        at: Option<&Endpoint>,
+        head: Parts,
+        body: Bytes,
+    ) -> Result<Answer, Error> {
+        match &self.way {
+            Way::Http(http) => {
+                Ok(http.send(at, head, body).await?.map(|body| Body(Arriving::Http(body))))
+            }
+            Way::Stdio(bridge) => {
+                let owner = principal.id.as_str();
+                let answer = bridge.send(owner, call, &head.headers, body).await?;
+                Ok(answer.map(|body| Body(Arriving::Stdio(body))))
+            }
+        }
+    }
+
+    /// Where it takes messages, as it announced on a stream of its own; `None` if it names another origin, or
+    /// has no such streams.
+    pub fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
+        match &self.way {
+            Way::Http(http) => http.endpoint(announced),
+            Way::Stdio(_) => None,
+        }
+    }
+
+    /// Ends what was started for it, and waits for that. Nothing is started any more.
+    pub async fn close(&self) {
+        match &self.way {
+            Way::Http(_) => {}
+            Way::Stdio(bridge) => bridge.close().await,
+        }
+    }
+}
+
+impl Body {
+    /// The next piece of the body; `None` at its end. Trailers are dropped. Cancel-safe.
+    pub async fn frame(&mut self) -> Option<Result<Bytes, Error>> {
+        match &mut self.0 {
+            Arriving::Http(body) => body.frame().await,
+            Arriving::Stdio(body) => body.frame().await,
+        }
+    }
+}

@@ -1,10 +1,56 @@
 //! What an upstream is configured with.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use url::Url;
 
 use crate::identity::SpiffeId;
+
+/// One upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Unique name of `[a-z0-9-]`, 1 to 63 characters; the server's name in policies.
+    pub name: String,
+    /// Where it is, or what is run for it.
+    pub server: Server,
+    /// Time from the last byte sent to the head of the answer.
+    pub first_byte_timeout: Duration,
+    /// Longest silence inside a JSON answer. Event streams may be silent for longer.
+    pub idle_timeout: Duration,
+}
+
+impl Settings {
+    /// How messages and answers travel. What is run for us answers like a server of Streamable HTTP.
+    pub fn transport(&self) -> Transport {
+        match &self.server {
+            Server::Http(http) => http.transport,
+            Server::Command(_) => Transport::StreamableHttp,
+        }
+    }
+}
+
+/// The two kinds of server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// It serves HTTP.
+    Http(Http),
+    /// It speaks on standard input and output, and is started by us.
+    Command(Command),
+}
+
+impl Server {
+    /// Whether something is run for it.
+    pub fn is_command(&self) -> bool {
+        match self {
+            Self::Http(_) => false,
+            Self::Command(_) => true,
+        }
+    }
+}
 
 /// How an upstream proves who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +77,9 @@ pub enum Transport {
     Sse,
 }
 
-/// One upstream.
+/// A server at a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Unique name of `[a-z0-9-]`, 1 to 63 characters; the server's name in policies.
-    pub name: String,
+pub struct Http {
     /// Endpoint with path and query, exactly as requests go out.
     pub url: Url,
     /// How messages and answers travel; with [`Transport::Sse`], `url` is that of the stream.
@@ -46,10 +90,51 @@ pub struct Settings {
     pub host: Option<String>,
     /// Time to connect, TLS included.
     pub connect_timeout: Duration,
-    /// Time from the last byte sent to the head of the answer.
-    pub first_byte_timeout: Duration,
-    /// Longest silence inside a JSON answer. Event streams may be silent for longer.
-    pub idle_timeout: Duration,
     /// How long an unused connection is kept; has to be below the server's own time.
     pub pool_idle_timeout: Duration,
+}
+
+/// A server that is a process of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The program; looked for in the `PATH` that the process gets unless it has a slash.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// What it finds in its environment.
+    pub environment: Environment,
+    /// Who shares a process.
+    pub processes: Processes,
+    /// Most processes at once.
+    pub max_processes: usize,
+    /// Most processes of one caller at once.
+    pub max_processes_per_caller: usize,
+    /// Time from the start of a process to the first message that it sends.
+    pub start_timeout: Duration,
+    /// How long a process is kept that nobody has a call or a stream at.
+    pub unused_timeout: Duration,
+}
+
+/// The environment of a process. Nothing else of ours is inherited but a few names that programs can't do
+/// without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Names that are inherited from ours, where it has them.
+    pub allow: BTreeSet<String>,
+    /// Names with their values.
+    pub set: BTreeMap<String, String>,
+    /// Names with the files that hold their values, which are secret.
+    pub files: BTreeMap<String, PathBuf>,
+}
+
+/// Who shares a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processes {
+    /// Each legacy session has its own, and so has each caller of the stateless revisions.
+    #[default]
+    PerSession,
+    /// All callers share one, which has to be of a stateless revision.
+    Shared,
 }

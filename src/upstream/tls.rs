@@ -15,7 +15,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 
-use super::client::SetupError;
+use super::SetupError;
 use crate::identity::{
     PeerError, Role, Source, SpiffeId, svid,
     tls::{CertificateResolver, provider},

@@ -22,6 +22,7 @@ mod process;
 mod sessions;
 mod site;
 mod sse;
+mod stdio;
 #[path = "../support/stub.rs"]
 #[expect(dead_code, reason = "parts of it are for the tests of framing and streams")]
 mod stub;

@@ -78,7 +78,7 @@ forbid (principal, action == Action::"notifications/roots/list_changed", resourc
 pub(crate) struct Site {
     directory: TempDir,
     identity: String,
-    url: String,
+    server: String,
     route: String,
     upstream: String,
     ledger: String,
@@ -88,12 +88,21 @@ pub(crate) struct Site {
 impl Site {
     /// In front of one upstream, with [`POLICIES`].
     pub(crate) fn to(url: &str) -> Self {
+        Self::with_server(format!("url: '{url}'"))
+    }
+
+    /// In front of a command, as a list in flow style.
+    pub(crate) fn running(command: &str) -> Self {
+        Self::with_server(format!("command: {command}"))
+    }
+
+    fn with_server(server: String) -> Self {
         let site = Self {
             directory: TempDir::new().expect("a directory"),
             identity: "files: { certificate: svid.pem, key: key.pem, \
                        bundles: { td-one.example.org: td-one.example.org.pem } }"
                 .to_owned(),
-            url: url.to_owned(),
+            server,
             route: String::new(),
             upstream: String::new(),
             ledger: String::new(),
@@ -152,7 +161,7 @@ impl Site {
     }
 
     fn yaml(&self) -> String {
-        let Self { identity, url, route, upstream, ledger, rest, .. } = self;
+        let Self { identity, server, route, upstream, ledger, rest, .. } = self;
         let routes = format!("routes: [{{ path: /mcp, protocol: mcp, upstream: files{route} }}]");
         format!(
             "identity: {{ spiffe: {{ {identity} }} }}\n\
@@ -160,7 +169,7 @@ impl Site {
              - {{ name: plain, bind: '127.0.0.1:0', tls: none, identity: '{AGENT_A}', {routes} }}\n\
              - {{ name: mutual, bind: '127.0.0.1:0', tls: mutual, {routes} }}\n\
              upstreams:\n\
-             - {{ name: files, url: '{url}', \
+             - {{ name: files, {server}, \
              tools: {{ lookup: {{ class: read }}, note: {{ class: write }} }}{upstream} }}\n\
              policy: {{ directory: policies }}\n\
              ledger: {{ directory: ledger{ledger} }}\n\

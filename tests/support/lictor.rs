@@ -373,6 +373,7 @@ fn prepare(command: &mut Command, directory: &Path, arguments: &[&str]) {
         .args(arguments)
         .current_dir(directory)
         .env_remove("RUST_LOG")
+        .env("LICTOR_ALLOW_STDIO", "1")
         .stdin(Stdio::null())
         .kill_on_drop(true);
 }

@@ -1,6 +1,7 @@
 //! From the file as written to each module's settings, with every fault reported.
 
 mod bindings;
+mod command;
 mod listeners;
 mod spiffe;
 mod upstreams;

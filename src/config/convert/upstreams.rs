@@ -7,16 +7,16 @@ use url::Url;
 use super::{Reader, names, shape};
 use crate::{
     config::fault::Place,
-    policy::{self, settings::Server},
+    policy,
     protocol::Class,
-    upstream,
+    upstream::{self, settings::Server},
 };
 
 impl Reader<'_> {
     pub(super) fn upstreams(
         &mut self,
         all: Vec<shape::Upstream>,
-        servers: &mut BTreeMap<String, Server>,
+        servers: &mut BTreeMap<String, policy::settings::Server>,
         place: &Place,
     ) -> Vec<upstream::Settings> {
         let mut names = BTreeSet::new();
@@ -33,16 +33,53 @@ impl Reader<'_> {
         upstreams
     }
 
-    fn upstream(&mut self, it: shape::Upstream, place: &Place) -> Option<upstream::Settings> {
+    fn upstream(&mut self, mut it: shape::Upstream, place: &Place) -> Option<upstream::Settings> {
         // The one degree of trust there is.
         let shape::Trust::Trusted = it.trust;
-        let transport = match it.transport {
-            shape::Transport::StreamableHttp => upstream::Transport::StreamableHttp,
-            shape::Transport::Sse => upstream::Transport::Sse,
+        let name = self.required(it.name.take(), &place.key("name"));
+        let at = place.key("timeouts");
+        let first_byte = self.span(it.timeouts.first_byte.as_ref(), 300, &at.key("firstByte"));
+        let idle = self.span(it.timeouts.idle.as_ref(), 60, &at.key("idle"));
+        let server = match (it.url.is_some(), it.command.take()) {
+            (true, Some(_)) => {
+                self.faults.push(place, "has both `url` and `command`; keep one");
+                None
+            }
+            (false, Some(command)) => self.command(it, command, place).map(Server::Command),
+            (true, None) => self.http(it, place).map(Server::Http),
+            (false, None) => {
+                let hint = "such as `url: http://127.0.0.1:9000/mcp` or `command: [npx, -y, NAME]`";
+                self.faults.push_with(place, "has neither `url` nor `command`", hint);
+                None
+            }
         };
-        let name = self.required(it.name, &place.key("name"));
-        let url = self.required(it.url, &place.key("url"));
-        let url = url.and_then(|text| self.url(&text, &place.key("url")));
+        Some(upstream::Settings {
+            name: name?.0,
+            server: server?,
+            first_byte_timeout: first_byte?,
+            idle_timeout: idle?,
+        })
+    }
+
+    fn http(&mut self, it: shape::Upstream, place: &Place) -> Option<upstream::settings::Http> {
+        let at = place.key("timeouts");
+        self.only_for(
+            "a `command`",
+            &[
+                (it.directory.is_some(), place.key("directory")),
+                (it.env.is_some(), place.key("env")),
+                (it.processes.is_some(), place.key("processes")),
+                (it.max_processes.is_some(), place.key("maxProcesses")),
+                (it.max_processes_per_caller.is_some(), place.key("maxProcessesPerCaller")),
+                (it.timeouts.start.is_some(), at.key("start")),
+                (it.timeouts.unused.is_some(), at.key("unused")),
+            ],
+        );
+        let url = it.url.and_then(|text| self.url(&text, &place.key("url")));
+        let transport = match it.transport {
+            None | Some(shape::Transport::StreamableHttp) => upstream::Transport::StreamableHttp,
+            Some(shape::Transport::Sse) => upstream::Transport::Sse,
+        };
         let verification =
             url.as_ref().and_then(|url| self.verification(url, it.spiffe_id, it.roots, place));
         let host = it.host.and_then(|text| {
@@ -53,21 +90,15 @@ impl Reader<'_> {
             }
             host
         });
-        let at = place.key("timeouts");
         let connect = self.span(it.timeouts.connect.as_ref(), 5, &at.key("connect"));
-        let first_byte = self.span(it.timeouts.first_byte.as_ref(), 300, &at.key("firstByte"));
-        let idle = self.span(it.timeouts.idle.as_ref(), 60, &at.key("idle"));
         // Node's HTTP server and uvicorn close after 5 s.
         let pool_idle = self.span(it.timeouts.pool_idle.as_ref(), 4, &at.key("poolIdle"));
-        Some(upstream::Settings {
-            name: name?.0,
+        Some(upstream::settings::Http {
             url: url?,
             transport,
             verification: verification?,
             host,
             connect_timeout: connect?,
-            first_byte_timeout: first_byte?,
-            idle_timeout: idle?,
             pool_idle_timeout: pool_idle?,
         })
     }
@@ -137,7 +168,7 @@ impl Reader<'_> {
     }
 }
 
-fn server(tags: Vec<String>, tools: BTreeMap<String, shape::Tool>) -> Server {
+fn server(tags: Vec<String>, tools: BTreeMap<String, shape::Tool>) -> policy::settings::Server {
     let tools = tools.into_iter().map(|(name, it)| {
         let class = match it.class {
             shape::ToolClass::Read => Class::Read,
@@ -146,5 +177,5 @@ fn server(tags: Vec<String>, tools: BTreeMap<String, shape::Tool>) -> Server {
         };
         (name, policy::settings::Tool { class, tags: it.tags })
     });
-    Server { tags, tools: tools.collect() }
+    policy::settings::Server { tags, tools: tools.collect() }
 }

@@ -1,5 +1,6 @@
 //! What a file means, what its defaults are, and what YAML may not do.
 
+mod commands;
 mod faults;
 mod laws;
 mod state;
@@ -61,6 +62,14 @@ fn faults_with(pointer: &str, value: Value) -> Vec<String> {
     })
 }
 
+/// The part of an upstream that only a server at a URL has.
+fn http(upstream: &upstream::Settings) -> &upstream::settings::Http {
+    match &upstream.server {
+        upstream::settings::Server::Http(http) => http,
+        upstream::settings::Server::Command(_) => panic!("a URL"),
+    }
+}
+
 #[test]
 fn the_documented_page_works_as_it_stands() {
     let folder = folder();
@@ -89,14 +98,16 @@ fn the_documented_page_works_as_it_stands() {
     assert_eq!(config.listeners, [Listener { settings: listener, routes: vec![route] }]);
     let upstream = upstream::Settings {
         name: "files".into(),
-        url: "http://127.0.0.1:9000/mcp".parse().expect("a URL"),
-        transport: upstream::Transport::StreamableHttp,
-        verification: upstream::Verification::Loopback,
-        host: None,
-        connect_timeout: Duration::from_secs(5),
+        server: upstream::settings::Server::Http(upstream::settings::Http {
+            url: "http://127.0.0.1:9000/mcp".parse().expect("a URL"),
+            transport: upstream::Transport::StreamableHttp,
+            verification: upstream::Verification::Loopback,
+            host: None,
+            connect_timeout: Duration::from_secs(5),
+            pool_idle_timeout: Duration::from_secs(4),
+        }),
         first_byte_timeout: Duration::from_secs(300),
         idle_timeout: Duration::from_secs(60),
-        pool_idle_timeout: Duration::from_secs(4),
     };
     assert_eq!(config.upstreams, [upstream]);
     let servers = BTreeMap::from([("files".to_owned(), policy::settings::Server::default())]);
@@ -243,6 +254,7 @@ telemetry: { logs: text, level: debug }
     use proxy_settings::Refusals::{HttpStatus, JsonRpc};
     assert_eq!(shadows, [(true, JsonRpc), (false, HttpStatus)]);
     let [one, two, _] = config.upstreams.as_slice() else { panic!("three upstreams") };
+    let (one, two) = (http(one), http(two));
     assert_eq!(one.url.as_str(), "https://one.example.org/base?set=a,b");
     let server = id("spiffe://example.org/server/one");
     assert_eq!(one.verification, upstream::Verification::Spiffe(server));
@@ -315,24 +327,26 @@ fn a_url_is_enough() {
     let state = TempDir::new().expect("a temporary folder");
     let bind = "127.0.0.1:0".parse().expect("an address");
     let url = "https://mcp.example.org/mcp?a=b";
-    let config = drop_in(url, bind, state.path()).expect("no faults");
+    let governed = Governed::Url(url.to_owned());
+    let config = drop_in(&governed, bind, state.path()).expect("no faults");
     let [listener] = config.listeners.as_slice() else { panic!("one listener") };
     let operator = crate::identity::SpiffeId::parse("spiffe://local.lictor.internal/operator");
     let door = listener::Door::PlainLoopback(operator.expect("an ID"));
     assert_eq!((&listener.settings.door, listener.settings.bind), (&door, bind));
-    assert_eq!(config.upstreams[0].url.as_str(), url);
+    assert_eq!(http(&config.upstreams[0]).url.as_str(), url);
     let documented = pages()[1].replace("URL", url).replace("127.0.0.1:8080", "127.0.0.1:0");
     let home = config.ledger.directory.parent().expect("a folder");
     assert_eq!(parse(&documented, home), Ok(config.clone()));
     let starter = config.policy.directory.join("starter.cedar");
     std::fs::write(&starter, "// mine").expect("the starter policy is there to be changed");
-    let again = drop_in(url, bind, state.path()).expect("no faults");
+    let again = drop_in(&governed, bind, state.path()).expect("no faults");
     assert_eq!(again, config);
     assert_eq!(std::fs::read_to_string(&starter).expect("still there"), "// mine");
-    let other = drop_in("https://mcp.example.org/mcp?a=c", bind, state.path()).expect("no faults");
+    let other = Governed::Url("https://mcp.example.org/mcp?a=c".to_owned());
+    let other = drop_in(&other, bind, state.path()).expect("no faults");
     assert_ne!(other.ledger.directory, config.ledger.directory);
 
     let open = "0.0.0.0:8080".parse().expect("an address");
-    let faults = drop_in(url, open, state.path()).expect_err("not loopback").to_string();
+    let faults = drop_in(&governed, open, state.path()).expect_err("not loopback").to_string();
     assert!(faults.contains("has to bind a loopback address"), "{faults}");
 }

@@ -151,20 +151,25 @@ impl Drop for Entry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::{Settings, Transport, Upstream, Verification};
+    use crate::upstream::{
+        Settings, Transport, Upstream, Verification,
+        settings::{Http, Server},
+    };
 
     fn open(owner: &str) -> Open {
         let second = std::time::Duration::from_secs(1);
         let settings = Settings {
             name: "files".into(),
-            url: "http://127.0.0.1:1/sse".parse().unwrap(),
-            transport: Transport::Sse,
-            verification: Verification::Loopback,
-            host: None,
-            connect_timeout: second,
+            server: Server::Http(Http {
+                url: "http://127.0.0.1:1/sse".parse().unwrap(),
+                transport: Transport::Sse,
+                verification: Verification::Loopback,
+                host: None,
+                connect_timeout: second,
+                pool_idle_timeout: second,
+            }),
             first_byte_timeout: second,
             idle_timeout: second,
-            pool_idle_timeout: second,
         };
         let endpoint = Upstream::new(settings, None).unwrap().endpoint(b"/message").unwrap();
         let (tell, _) = mpsc::channel(1);

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::{runtime::Handle, time::timeout};
 use url::Url;
 
-use super::{Error, Settings, Transport, Upstream, Verification};
+use super::{Error, Transport, Verification, client::Upstream, settings::Http};
 use crate::identity::{
     self as own, Source, SpiffeId,
     ca::{self, Ca, Credential, Written},
@@ -22,16 +22,13 @@ use crate::identity::{
 /// Longest that anything here may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-fn settings(url: &str, verification: Verification) -> Settings {
-    Settings {
-        name: "files".to_owned(),
+fn settings(url: &str, verification: Verification) -> Http {
+    Http {
         url: Url::parse(url).expect("URL"),
         transport: Transport::default(),
         verification,
         host: None,
         connect_timeout: Duration::from_secs(2),
-        first_byte_timeout: DEADLINE,
-        idle_timeout: DEADLINE,
         pool_idle_timeout: DEADLINE,
     }
 }
