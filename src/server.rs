@@ -200,12 +200,15 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     let _ = closing.send(true);
     if timeout(config.drain, shared.drain.finished()).await.is_err() {
         shared.drain.advance(Phase::Ending);
+    }
+    // What is still in flight is told so, and hears nothing of its process any more.
+    let goodbye = async {
         if timeout(GOODBYE, shared.drain.finished()).await.is_err() {
             tracing::warn!("some calls did not end in time and are cut");
         }
-    }
+    };
+    tokio::join!(goodbye, close(upstreams));
     keepers.abort_all();
-    close(upstreams).await;
     ledger.flush().await;
     // Health and metrics outlive everything else. Whoever was told may be gone already.
     let _ = ended.send(());

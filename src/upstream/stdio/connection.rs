@@ -1,36 +1,32 @@
 //! [`Connection`]: the traffic of one process, and who gets what of it.
 //!
 //! INVARIANT: a message of a process goes to one caller at most. Answers and progress go to the call whose
-//! number they name. What names no call goes to the session that owns the process; where several callers
-//! share it, nobody gets it, and a question is answered with an error (never broadcast, never guessed).
+//! number they name. What names no call goes to the session that owns the process. Without a session nobody
+//! gets it, but for a line of the log while its process has one call only; and a question is answered with an
+//! error: never broadcast, never guessed.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use bytes::Bytes;
 use tokio::{
     sync::{mpsc, watch},
     time::sleep,
 };
 
 use super::{
+    calls::{Listening, State, Waiting},
     message::{self, Sent, Sort},
-    outbox::{Inbox, Outbox, Part, Refused, outbox},
+    outbox::{Inbox, Outbox, Part, outbox},
 };
 use crate::{protocol::Id, telemetry::Clock};
 
 /// Messages that may wait for a process to read them.
 const UNREAD: usize = 8;
-/// Messages without a call that may wait for their session to open a stream, and their bytes.
-const BACKLOG: usize = 256;
-const BACKLOG_BYTES: usize = 1 << 20;
-
 /// Whom a process serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
@@ -64,40 +60,6 @@ pub(super) struct Connection {
     end: watch::Sender<End>,
 }
 
-#[derive(Debug)]
-struct State {
-    /// By their numbers, so that the oldest comes first.
-    calls: BTreeMap<u64, Waiting>,
-    /// The session's stream of server messages.
-    stream: Option<Outbox>,
-    backlog: VecDeque<Bytes>,
-    backlog_bytes: usize,
-    /// Nothing is taken any more.
-    over: bool,
-    /// When it was last used; from there on it may be unused.
-    used: Instant,
-}
-
-/// A call that waits for its answer.
-#[derive(Debug)]
-struct Waiting {
-    id: Id,
-    token: Option<Box<str>>,
-    outbox: Outbox,
-    kind: Listening,
-}
-
-/// What a call takes beside its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listening {
-    /// Nothing: its caller takes one document.
-    Answer,
-    /// What names it.
-    Own,
-    /// That, and what names no call.
-    Everything,
-}
-
 /// A call at a process, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
@@ -119,19 +81,11 @@ impl Connection {
     /// A connection, and where what callers send comes out.
     pub(super) fn new(manner: Manner) -> (Arc<Self>, mpsc::Receiver<Vec<u8>>) {
         let (stdin, unread) = mpsc::channel(UNREAD);
-        let state = State {
-            calls: BTreeMap::new(),
-            stream: None,
-            backlog: VecDeque::new(),
-            backlog_bytes: 0,
-            over: false,
-            used: Clock.instant(),
-        };
         let connection = Self {
             manner,
             stdin,
             next: AtomicU64::new(1),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(Clock.instant())),
             up: watch::Sender::new(false),
             end: watch::Sender::new(End::No),
         };
@@ -231,14 +185,19 @@ impl Connection {
                 tracing::debug!("progress of no call is dropped");
                 None
             }
-            Sort::Notice => {
-                if !self.pass_on(&mut state, sent) {
+            Sort::Log | Sort::Notice => {
+                let given = match self.manner {
+                    Manner::Session => state.pass_on(sent),
+                    Manner::Caller => sent.kind == Sort::Log && state.tell_only_call(sent),
+                    Manner::Everybody => false,
+                };
+                if !given {
                     tracing::debug!("a notification that nobody can be given is dropped");
                 }
                 None
             }
             Sort::Question { id, method } => {
-                let asked = self.manner == Manner::Session && self.pass_on(&mut state, sent);
+                let asked = self.manner == Manner::Session && state.pass_on(sent);
                 match (asked, &**method) {
                     (true, _) => None,
                     (false, "ping") => Some(message::pong(id)),
@@ -293,28 +252,14 @@ impl Connection {
     /// Nothing comes any more, for the reason given back. Calls in flight see their inboxes end.
     pub(super) fn finish(&self) -> End {
         let why = *self.end.borrow();
-        let mut state = self.lock();
-        state.over = true;
-        state.calls.clear();
-        state.backlog.clear();
-        if let Some(stream) = state.stream.take().filter(|_| why == End::Asked) {
-            let _ = stream.put(Part::End);
-        }
+        self.lock().finish(why == End::Asked);
         why
     }
 
     /// Waits until nobody has used the process for so long, and lets nobody use it from then on.
     pub(super) async fn unused(&self, limit: Duration) {
         loop {
-            let left = {
-                let mut state = self.lock();
-                let busy =
-                    !state.calls.is_empty() || state.stream.as_ref().is_some_and(Outbox::is_taken);
-                let idle = Clock.instant().saturating_duration_since(state.used);
-                let left = if busy { limit } else { limit.saturating_sub(idle) };
-                state.over |= left.is_zero();
-                left
-            };
+            let left = self.lock().unused(limit, Clock.instant());
             if left.is_zero() {
                 return;
             }
@@ -340,61 +285,9 @@ impl Connection {
         }
     }
 
-    /// Gives what names no call to the owner of the process.
-    fn pass_on(&self, state: &mut State, sent: &Sent) -> bool {
-        let message = || Part::Event(sent.as_it_came().into());
-        match self.manner {
-            Manner::Everybody => return false,
-            Manner::Session | Manner::Caller => {}
-        }
-        if let Some(stream) = &state.stream {
-            match stream.put(message()) {
-                Ok(()) => return true,
-                Err(Refused::Gone | Refused::Full) => state.stream = None,
-            }
-        }
-        let carrier = state.calls.values().find(|call| call.kind == Listening::Everything);
-        if carrier.is_some_and(|call| call.outbox.put(message()).is_ok()) {
-            return true;
-        }
-        self.manner == Manner::Session && state.keep(sent.as_it_came().into())
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every critical section leaves the state whole, so a poisoned lock is usable.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Gives a call what names it. One who takes nothing any more loses its place, and with it the answer.
-    fn tell(&mut self, number: u64, sent: &Sent) {
-        let Some(call) = self.calls.get(&number) else { return };
-        if call.kind == Listening::Answer {
-            return;
-        }
-        let message = sent.for_caller(&call.id, call.token.as_deref());
-        if call.outbox.put(Part::Event(message.into())) == Err(Refused::Full) {
-            self.calls.remove(&number);
-        }
-    }
-
-    fn keep(&mut self, message: Bytes) -> bool {
-        let fits =
-            self.backlog.len() < BACKLOG && self.backlog_bytes + message.len() <= BACKLOG_BYTES;
-        if fits {
-            self.backlog_bytes += message.len();
-            self.backlog.push_back(message);
-        }
-        fits
-    }
-
-    fn empty_backlog(&mut self, outbox: &Outbox) {
-        self.backlog_bytes = 0;
-        for message in self.backlog.drain(..) {
-            // It is new, and has room for all of it.
-            let _ = outbox.put(Part::Event(message));
-        }
     }
 }
 

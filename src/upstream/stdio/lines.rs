@@ -142,3 +142,52 @@ impl Pace {
         Some(std::mem::take(&mut self.unlogged))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(text: &[u8], limit: usize) -> Vec<(String, bool)> {
+        // So small that every line comes in several pieces.
+        let mut reader = BufReader::with_capacity(3, text);
+        let mut lines = Vec::new();
+        while let Some(line) = next(&mut reader, limit).await.expect("read") {
+            lines.push((String::from_utf8(line.bytes).expect("UTF-8"), line.whole));
+        }
+        lines
+    }
+
+    #[tokio::test]
+    async fn a_line_is_kept_up_to_its_limit_and_the_next_one_is_whole() {
+        let long = "x".repeat(9);
+        for (text, limit, expected) in [
+            ("", 8, vec![]),
+            ("\n", 8, vec![("", true)]),
+            ("a\n\nb", 8, vec![("a", true), ("", true), ("b", true)]),
+            ("12345678\nb\n", 8, vec![("12345678", true), ("b", true)]),
+            (&*format!("{long}\nb\n"), 8, vec![("xxxxxxxx", false), ("b", true)]),
+            (&long, 8, vec![("xxxxxxxx", false)]),
+        ] {
+            let expected: Vec<_> =
+                expected.into_iter().map(|(line, whole)| (line.to_owned(), whole)).collect();
+            assert_eq!(lines(text.as_bytes(), limit).await, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_has_nothing_to_act_on() {
+        assert_eq!(printable(b"a\tb \x1b[31m\xff\r"), "a\tb \u{fffd}[31m\u{fffd}");
+    }
+
+    #[test]
+    fn the_pace_is_bounded_and_tells_what_was_left_out() {
+        let mut pace = Pace::new();
+        let start = pace.seen;
+        let admitted = (0..1000).filter_map(|_| pace.admit_at(start)).count();
+        assert_eq!(admitted, 100);
+        assert_eq!(pace.admit_at(start + Duration::from_millis(50)), None);
+        assert_eq!(pace.admit_at(start + Duration::from_millis(150)), Some(901));
+        assert_eq!(pace.admit_at(start + Duration::from_secs(3600)), Some(0));
+        assert_eq!(pace.left.round(), BURST - 1.0);
+    }
+}

@@ -8,6 +8,9 @@
 //! INVARIANT: a message is never written anew. Only the bytes of an id or a token are exchanged, and raw line
 //! ends, which strict JSON has between tokens only, become spaces: a message is one line here.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 
 use crate::protocol::{
@@ -120,6 +123,8 @@ pub(super) enum Sort {
     About(u64),
     /// Progress of a token that is none of ours.
     Stray,
+    /// A line of a log.
+    Log,
     /// Any other notification.
     Notice,
 }
@@ -157,7 +162,9 @@ pub(super) fn read(line: Vec<u8>, stateless: bool) -> Result<Sent, Unreadable> {
             }
             let number = id.and_then(ours);
             places.extend(id.map(|id| (id.span(), Place::Id)));
-            places.extend(subscription(root, "result").map(|id| (id.span(), Place::Id)));
+            let subscribed = subscription(root, "result").filter(|_| stateless);
+            let subscribed = subscribed.filter(|id| number_in(*id) == number);
+            places.extend(subscribed.map(|id| (id.span(), Place::Id)));
             let code = error.and_then(|error| error.member("code"));
             let error = error.map(|_| code.and_then(Value::as_number));
             let error = error.map(|code| code.and_then(|code| code.parse().ok()).unwrap_or(0));
@@ -184,9 +191,14 @@ fn notification(
     let subscribed = subscription(root, "params").filter(|_| stateless);
     let number = place.and_then(ours).or_else(|| subscribed.and_then(number_in));
     let Some(number) = number else {
-        return if what == Place::Token { Sort::Stray } else { Sort::Notice };
+        return match method {
+            "notifications/progress" => Sort::Stray,
+            "notifications/message" => Sort::Log,
+            _ => Sort::Notice,
+        };
     };
-    places.extend(place.filter(|place| ours(*place).is_some()).map(|it| (it.span(), what)));
+    places.extend(place.filter(|place| ours(*place) == Some(number)).map(|it| (it.span(), what)));
+    let subscribed = subscribed.filter(|id| number_in(*id) == Some(number));
     places.extend(subscribed.map(|it| (it.span(), Place::Id)));
     Sort::About(number)
 }

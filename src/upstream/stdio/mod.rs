@@ -12,22 +12,16 @@
 
 mod answer;
 mod backoff;
+mod calls;
 mod connection;
+mod environment;
 mod lines;
 mod message;
 mod outbox;
 mod process;
 mod table;
 
-use std::{
-    ffi::OsString,
-    fmt,
-    fs::File,
-    io::{self, Read},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{ffi::OsString, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
@@ -37,14 +31,15 @@ use tokio::time::{sleep, timeout};
 
 use self::{
     answer::Answer,
-    connection::{Connection, End, Listening, Manner, Over},
+    calls::Listening,
+    connection::{Connection, End, Manner, Over},
     outbox::{Inbox, Part},
     process::Process,
     table::{Key, Running, Table},
 };
 use super::{
     Error, SetupError,
-    settings::{Command, Environment, Processes},
+    settings::{Command, Processes},
 };
 use crate::protocol::{Call, Era, Id, Kind};
 
@@ -52,12 +47,6 @@ pub(super) use answer::Body;
 
 /// How long an answer may take to be sent as one document; later it is a stream.
 const HOLD: Duration = Duration::from_secs(1);
-
-/// Names in the environment that programs can't do without.
-const INHERITED: &[&str] = &["HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ", "USER"];
-
-/// Longest file with a value for the environment, in bytes.
-const MAX_VALUE: u64 = 64 << 10;
 
 const NO_SESSION: &str = r#"{"code":-32000,"message":"Mcp-Session-Id is missing"}"#;
 const UNKNOWN_SESSION: &str = r#"{"code":-32001,"message":"Session not found"}"#;
@@ -77,7 +66,7 @@ pub(super) struct Bridge {
 impl Bridge {
     /// Starts nothing yet.
     pub(super) fn new(server: &str, command: Command) -> Result<Arc<Self>, SetupError> {
-        let environment = environment(&command.environment)?;
+        let environment = environment::read(&command.environment)?;
         let table = Table::new(command.max_processes, command.max_processes_per_caller);
         Ok(Arc::new(Self { server: server.into(), command, environment, table }))
     }
@@ -217,17 +206,16 @@ impl Bridge {
         } else {
             Listening::Everything
         };
-        loop {
-            let connection = match self.table.find(&key) {
-                Some(connection) => connection,
-                None => self.start(key.clone(), owner, manner)?,
-            };
-            match self.ask(&connection, call, id, headers, &body, listening).await {
-                // It went before it got the call; the next one is new.
-                Err(Fault::Over(Over)) => {}
-                asked => return asked.map(|asked| asked.answer).map_err(failed),
-            }
-        }
+        let ask = async || {
+            let connection = self.start(key.clone(), owner, manner)?;
+            self.ask(&connection, call, id, headers, &body, listening).await
+        };
+        let asked = match ask().await {
+            // It went before it got the call; the next one is new.
+            Err(Fault::Over(Over)) => ask().await,
+            asked => asked,
+        };
+        asked.map(|asked| asked.answer).map_err(failed)
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -283,6 +271,7 @@ impl Bridge {
         part.map(Some).ok_or_else(ended)
     }
 
+    /// A process that takes calls: one that runs, or a new one.
     fn start(
         self: &Arc<Self>,
         key: Key,
@@ -398,30 +387,37 @@ fn session_id() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&bits))
 }
 
-/// What a process finds in its environment. What is set wins over what is inherited.
-fn environment(settings: &Environment) -> Result<Vec<(OsString, OsString)>, SetupError> {
-    let names = INHERITED.iter().copied().chain(settings.allow.iter().map(String::as_str));
-    let inherited = names.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    let set = settings.set.iter().map(|(name, value)| (name.into(), value.into()));
-    let mut environment: Vec<(OsString, OsString)> = inherited.chain(set).collect();
-    for (name, path) in &settings.files {
-        let value = read_value(path).map_err(|source| SetupError::Environment {
-            path: path.display().to_string(),
-            source,
-        })?;
-        environment.push((name.into(), value.into()));
-    }
-    Ok(environment)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A value from a file, without the line end that editors put there.
-fn read_value(path: &Path) -> io::Result<String> {
-    let mut value = String::new();
-    File::open(path)?.take(MAX_VALUE + 1).read_to_string(&mut value)?;
-    if value.len() as u64 > MAX_VALUE || value.contains('\0') {
-        return Err(io::Error::other("it is no value"));
+    #[test]
+    fn what_a_caller_takes_is_read_from_its_accept() {
+        for (accept, events, json) in [
+            (&[][..], true, true),
+            (&["*/*"], true, true),
+            (&["application/json, text/event-stream"], true, true),
+            (&["application/json", "text/event-stream"], true, true),
+            (&["text/event-stream;q=0.5"], true, false),
+            (&["Application/JSON"], false, true),
+            (&["text/*"], true, false),
+            (&["application/*, image/png"], false, true),
+            (&["text/html"], false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in accept {
+                headers.append(header::ACCEPT, HeaderValue::from_static(value));
+            }
+            let takes = |media| accepts(&headers, media);
+            assert_eq!(takes("text/event-stream"), events, "{accept:?}");
+            assert_eq!(takes("application/json"), json, "{accept:?}");
+        }
     }
-    let end = value.strip_suffix('\n').map(|it| it.strip_suffix('\r').unwrap_or(it).len());
-    value.truncate(end.unwrap_or(value.len()));
-    Ok(value)
+
+    #[test]
+    fn session_ids_are_new_and_legal() {
+        let (one, two) = (session_id().expect("an id"), session_id().expect("an id"));
+        assert!(one != two && one.len() == 32);
+        assert!(crate::protocol::SessionId::parse(&one).is_some());
+    }
 }

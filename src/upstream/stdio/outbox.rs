@@ -92,3 +92,31 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(bytes: usize) -> Part {
+        Part::Event(vec![b'x'; bytes].into())
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_and_room_comes_back() {
+        let (outbox, mut inbox) = outbox();
+        // A single one may be of any size.
+        assert_eq!(outbox.put(event(2 * ROOM)), Ok(()));
+        assert_eq!(outbox.put(event(1)), Err(Refused::Full));
+        assert_eq!(inbox.take().await, Some(event(2 * ROOM)));
+        for _ in 0..3 {
+            assert_eq!(outbox.put(event(ROOM / 4)), Ok(()));
+        }
+        assert_eq!(outbox.put(event(ROOM / 4)), Err(Refused::Full));
+        // An end always fits.
+        assert_eq!(outbox.put(Part::End), Ok(()));
+        assert!(outbox.is_taken());
+        drop(inbox);
+        assert!(!outbox.is_taken());
+        assert_eq!(outbox.put(Part::End), Err(Refused::Gone));
+    }
+}

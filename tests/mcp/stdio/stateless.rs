@@ -163,3 +163,17 @@ async fn cancelled(caller: &mut Caller) -> Value {
     };
     within("a cancellation", looking).await
 }
+
+#[tokio::test]
+async fn a_line_of_the_log_is_for_the_only_call_there_is() {
+    let lictor = site().start().await;
+    let (mut a, mut other) = (agent_a(&lictor).await, agent_a(&lictor).await);
+    let logging = stateless_call("9", "log", "{}");
+    let alone = messages(&post_stateless(&mut a, &logging).await.whole().await);
+    assert_eq!((alone.len(), &alone[0]["method"]), (2, &json!("notifications/message")));
+    let hanging = post_stateless(&mut other, &stateless_call("5", "hang", "{}")).await;
+    let among_others = messages(&post_stateless(&mut a, &logging).await.whole().await);
+    assert_eq!(among_others.len(), 1, "{among_others:?}");
+    drop((hanging, other));
+    lictor.stop(3).await;
+}
