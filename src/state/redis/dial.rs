@@ -7,7 +7,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::oneshot};
 use tokio_rustls::TlsConnector;
 
 use crate::state::settings::{Password, RedisSettings, Transport};
@@ -50,6 +50,9 @@ pub(super) enum DialError {
     TimeOut,
 }
 
+/// Comes to an end when the connection does; nothing is ever sent.
+pub(super) type Closed = oneshot::Receiver<()>;
+
 /// Makes connections.
 pub(super) struct Dialer {
     settings: RedisSettings,
@@ -72,7 +75,7 @@ impl Dialer {
     }
 
     /// Connects and says who is there. Not bounded in time.
-    pub(super) async fn dial(&self) -> Result<MultiplexedConnection, DialError> {
+    pub(super) async fn dial(&self) -> Result<(MultiplexedConnection, Closed), DialError> {
         let settings = &self.settings;
         let mut info = RedisConnectionInfo::default()
             .set_db(settings.database.into())
@@ -121,7 +124,10 @@ impl std::fmt::Debug for Dialer {
     }
 }
 
-async fn start<S>(info: &RedisConnectionInfo, stream: S) -> Result<MultiplexedConnection, DialError>
+async fn start<S>(
+    info: &RedisConnectionInfo,
+    stream: S,
+) -> Result<(MultiplexedConnection, Closed), DialError>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -130,9 +136,13 @@ where
     let (connection, driver) = MultiplexedConnection::new_with_config(info, stream, config)
         .await
         .map_err(DialError::Redis)?;
-    // It ends with the last handle to the connection.
-    tokio::spawn(driver);
-    Ok(connection)
+    let (open, closed) = oneshot::channel();
+    // It ends with the last handle to the connection, too.
+    tokio::spawn(async move {
+        driver.await;
+        drop(open);
+    });
+    Ok((connection, closed))
 }
 
 /// The server's name is checked against the roots in a PEM file, or against those that browsers trust.

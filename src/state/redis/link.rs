@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::dial::{DialError, Dialer};
+use super::dial::{Closed, DialError, Dialer};
 use crate::telemetry::Clock;
 
 /// Longest time for a new connection, and for it to show that it is of use.
@@ -46,41 +46,55 @@ pub(super) fn cut(links: &watch::Sender<Option<Link>>, link: &Link) -> bool {
     })
 }
 
-/// Makes the first link, and says whether it could.
-pub(super) async fn first(dialer: &Dialer, links: &watch::Sender<Option<Link>>) -> bool {
-    make(dialer, links, 1).await.inspect_err(warn).is_ok()
+/// Makes the first link, if it can.
+pub(super) async fn first(dialer: &Dialer, links: &watch::Sender<Option<Link>>) -> Option<Closed> {
+    make(dialer, links, 1).await.inspect_err(warn).ok()
 }
 
-/// Makes links, one after the other, for as long as it lives. `made` says whether there is one already.
-pub(super) async fn keep(dialer: Dialer, links: Arc<watch::Sender<Option<Link>>>, mut told: bool) {
+/// Makes links, one after the other, for as long as it lives. `closed` is of the one that there is already.
+pub(super) async fn keep(
+    dialer: Dialer,
+    links: Arc<watch::Sender<Option<Link>>>,
+    mut closed: Option<Closed>,
+) {
     let mut number = 1;
+    let mut missed = closed.is_none();
     loop {
-        watch_over(&links).await;
+        if let Some(closed) = closed.take() {
+            watch_over(&links, closed).await;
+        }
         number += 1;
         match make(&dialer, &links, number).await {
-            Ok(()) => {
+            Ok(made) => {
                 tracing::info!("Redis answers");
-                told = true;
+                closed = Some(made);
+                missed = false;
             }
             Err(error) => {
-                if told {
+                if !missed {
                     warn(&error);
                 }
-                told = false;
+                missed = true;
                 sleep(PAUSE).await;
             }
         }
     }
 }
 
-/// Waits until there is no link any more.
-async fn watch_over(links: &watch::Sender<Option<Link>>) {
+/// Waits until there is no link any more. That the server has closed it is heard at once: it may be back with
+/// nothing, and has to be told again.
+async fn watch_over(links: &watch::Sender<Option<Link>>, mut closed: Closed) {
     let mut changes = links.subscribe();
     loop {
         let Some(link) = changes.borrow_and_update().clone() else { return };
         tokio::select! {
             // The sender is `links`.
             _ = changes.changed() => {}
+            // Nothing is ever sent.
+            _ = &mut closed => {
+                cut(links, &link);
+                return;
+            }
             () = sleep(LOOK) => {
                 if let Err(error) = look(&link).await {
                     tracing::debug!(%error, "the link to Redis is broken");
@@ -95,12 +109,13 @@ async fn make(
     dialer: &Dialer,
     links: &watch::Sender<Option<Link>>,
     number: u64,
-) -> Result<(), DialError> {
-    let connection = timeout(PATIENCE, dialer.dial()).await.map_err(|_| DialError::TimeOut)??;
+) -> Result<Closed, DialError> {
+    let dialed = timeout(PATIENCE, dialer.dial()).await.map_err(|_| DialError::TimeOut)?;
+    let (connection, closed) = dialed?;
     let link = Link { connection, since: Clock.unix(), number };
     look(&link).await?;
     links.send_replace(Some(link));
-    Ok(())
+    Ok(closed)
 }
 
 /// Whether it takes writes: a replica, or a server that is still loading, answers a `PING` too.
