@@ -59,6 +59,7 @@ bench: ## Measure what a call costs through Lictor and through its peers, in abo
 	python3 bench/run.py
 
 .PHONY: soak
-soak: ## Kill writers and proxies two hundred times, where `make test` does so twenty times.
+soak: ## Kill writers and proxies two hundred times, where `make test` does so twenty times, and open very many sessions.
 	LICTOR_CRASH_ROUNDS=200 LICTOR_KILL_ROUNDS=200 \
 		cargo nextest run --locked --profile soak -E 'test(killed)'
+	cargo nextest run --locked --profile soak --run-ignored ignored-only -E 'test(crowds)'

@@ -19,6 +19,9 @@ mod ledger;
 mod lists;
 mod policies;
 mod process;
+#[path = "../support/redis.rs"]
+#[expect(dead_code, reason = "parts of it are for the tests of stores")]
+mod redis;
 mod sessions;
 mod site;
 mod sse;

@@ -1,6 +1,9 @@
 //! Legacy sessions: they belong to the principal that opened them, and end when the server says so.
 
 mod back_channel;
+mod crowds;
+mod replicas;
+mod restart;
 
 use std::sync::Mutex;
 
