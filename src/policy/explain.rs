@@ -151,13 +151,13 @@ impl Policies {
         };
         // A set that can't be evaluated has told so in the decision.
         if let Ok(request) = scene.request(None) {
-            self.evaluate(&scene, &request, &slice.fixed, &mut outcome);
+            self.evaluate(&scene, &request, &permits_of(&slice.fixed), &mut outcome);
         }
         let varying = slice.varying.as_ref();
         if let Some(varying) = varying
             && let Ok(request) = scene.request(input(&varying.wanted))
         {
-            self.evaluate(&scene, &request, &varying.all, &mut outcome);
+            self.evaluate(&scene, &request, &permits_of(&varying.all), &mut outcome);
         }
         let in_reach =
             slice.fixed.policies().chain(varying.iter().flat_map(|varying| varying.all.policies()));
@@ -263,6 +263,13 @@ impl Policies {
             (None, cedar_policy::Decision::Deny) => Holds::No,
         }
     }
+}
+
+/// Cedar doesn't tell the permits that hold beside a forbid; asked alone, they tell.
+fn permits_of(set: &PolicySet) -> PolicySet {
+    let permits = set.policies().filter(|policy| policy.effect() == Effect::Permit);
+    // A set without what stood in a set can't clash; an empty one tells nothing.
+    PolicySet::from_policies(permits.cloned()).unwrap_or_default()
 }
 
 enum Holds {

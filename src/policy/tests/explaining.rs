@@ -88,3 +88,16 @@ fn a_question_without_an_action_is_explained_by_its_error() {
     let explanation = explain(&Ask::method(READER, "acme/other", Target::Server), &policies);
     assert!(explanation.to_string().starts_with("denied\nerror: the schema has no such method"));
 }
+
+#[test]
+fn a_permit_that_a_plain_forbid_overrules_is_not_a_near_miss() {
+    let policies = policies(
+        r#"@id("all") permit(principal, action, resource);
+           @id("no") forbid(principal, action, resource == Tool::"files/echo");"#,
+    );
+    let explanation = explain(&Ask::call(READER, "echo"), &policies);
+    let ids = |origins: &[Origin]| origins.iter().map(|at| at.id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(&explanation.determining), ["no"]);
+    assert_eq!(ids(&explanation.overruled), ["all"]);
+    assert!(explanation.nearest.is_empty(), "{explanation}");
+}
