@@ -117,3 +117,25 @@ fn method(name: &str, direction: Option<&str>) -> Method {
         (Method::Known(_) | Method::Vendor(_), _) => Method::named(name),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Method, method};
+
+    #[test]
+    fn a_method_is_of_the_side_that_sent_it() {
+        for (name, direction, action) in [
+            ("ping", Some("inbound"), "ping"),
+            ("ping", None, "ping"),
+            ("ping", Some("outbound"), "client/ping"),
+            ("roots/list", Some("outbound"), "roots/list"),
+            ("session/stream", Some("inbound"), "session/stream"),
+            ("acme/ask", Some("outbound"), "acme/ask"),
+        ] {
+            let found = method(name, direction);
+            assert_eq!(found.action(), action, "{name} {direction:?}");
+            let known = !name.starts_with("acme");
+            assert_eq!(matches!(found, Method::Known(_)), known, "{name}");
+        }
+    }
+}

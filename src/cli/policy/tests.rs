@@ -1,3 +1,5 @@
+use std::fs;
+
 use clap::Parser;
 
 use super::*;
@@ -50,6 +52,17 @@ fn failing_cases_and_mistakes_are_told_apart() {
         (r#""method":"tasks/list","offered":["a"],"shown":["a"]"#, mistake),
         (r#""tool":"t","expect":"allow","polices":"a""#, mistake),
         (r#""tool":"t","expect":"maybe""#, mistake),
+        (r#""method":"roots/list","expect":"allow""#, passed),
+        (r#""method":"roots/list","asks":{},"expect":"allow","policy":"a""#, passed),
+        (r#""method":"sampling/createMessage","asks":{"maxTokens":1},"expect":"allow""#, passed),
+        (r#""method":"sampling/createMessage","asks":{"maxTokens":1},"expect":"deny""#, failed),
+        (r#""method":"sampling/createMessage","expect":"allow""#, mistake),
+        (r#""method":"sampling/createMessage","asks":{"maxtokens":1},"expect":"allow""#, mistake),
+        (r#""method":"roots/list","tool":"t","expect":"allow""#, mistake),
+        (r#""method":"tools/list","asks":{},"expect":"allow""#, mistake),
+        (r#""method":"notifications/progress","asks":[],"expect":"allow""#, mistake),
+        // Nobody declared it.
+        (r#""method":"acme/ask","asks":{},"expect":"deny""#, passed),
     ] {
         let (code, out) = case(rest);
         assert_eq!(code, expected, "{rest}: {out}");
@@ -90,5 +103,33 @@ fn explains_a_hypothetical_call() {
     let (code, out) = ask(&[writer, "--arguments", r#"{"name":"a","text":"x"}"#]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
     let (code, _) = ask(&["nobody"]);
+    assert_eq!(code, ExitCode::from(2));
+}
+
+#[test]
+fn explains_what_a_server_would_ask() {
+    let ask = |rest: &[&str]| {
+        let agent = "spiffe://demo.lictor.internal/agent/writer";
+        let base = ["explain", "--server", "files", "--principal", agent, "--method"];
+        lictor_policy(&[&base, rest].concat())
+    };
+    let form = r#"{"requestedSchema":{"properties":{"apiKey":{"type":"string"}}}}"#;
+    let (code, out) = ask(&["elicitation/create", "--asks", form]);
+    assert_eq!(code, ExitCode::FAILURE);
+    for part in [
+        "determined by:\n  asks-no-secrets (asks.cedar:",
+        "overruled:\n  asks-form (asks.cedar:",
+        "principal  Server::\"files\"",
+        "resource   Agent::\"spiffe://demo.lictor.internal/agent/writer\"",
+        "context.elicitation.words",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains("apiKey"), "no values: {out}");
+    let (code, out) = ask(&["client/ping"]);
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    let (code, out) = ask(&["sampling/createMessage", "--asks", r#"{"maxTokens":10}"#]);
+    assert_eq!((code, out.contains("no permit holds")), (ExitCode::FAILURE, true), "{out}");
+    let (code, _) = ask(&["elicitation/create", "--asks", "{"]);
     assert_eq!(code, ExitCode::from(2));
 }
