@@ -6,6 +6,8 @@
 //! INVARIANT: every exchange has exactly one closing ledger entry, written by [`Exchange`]'s `Drop`, so
 //! that no early return, disconnect, cancelled task or shutdown can lose it.
 
+mod asking;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -28,6 +30,8 @@ use crate::{
         metrics::{Calls, Finished, Verdict},
     },
 };
+
+pub use asking::{Asking, Occasion};
 
 /// Where closed exchanges are written down.
 #[derive(Clone, Debug)]

@@ -6,16 +6,18 @@ use crate::{
     denial::Denial,
     identity::Principal,
     policy::{Decision, Policies},
-    protocol::{Call, Class},
+    protocol::{Call, Class, mcp::server::Asked},
 };
 
-/// A call in the place where it is judged.
+/// A call in the place where it is judged, or what its server asks of the caller meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The authenticated caller.
     pub principal: &'a Principal,
-    /// The decoded message.
+    /// The decoded message of the caller.
     pub call: &'a Call,
+    /// What the server asks, in the answer to that; `None` while the call itself is judged.
+    pub asked: Option<&'a Asked>,
     /// Name of the upstream that its route leads to.
     pub server: &'a str,
     /// Name of the listener it came in on.

@@ -1,4 +1,5 @@
-//! The policy stage: every target of the call is put to the policies, and all have to be permitted.
+//! The policy stage: every target of the call, or what the server asks of the caller, is put to the
+//! policies, and all have to be permitted.
 
 use std::sync::Arc;
 
@@ -21,18 +22,25 @@ impl Stage for PolicyStage {
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict {
         let call = request.call;
-        if !facts.policies.knows(&call.method) {
+        let policies = &facts.policies;
+        let (method, targets, known) = match request.asked {
+            None => (&call.method, call.targets.as_slice(), policies.knows(&call.method)),
+            Some(asked) => {
+                (&asked.method, &[Target::Caller][..], policies.knows_asked(&asked.method))
+            }
+        };
+        if !known {
             return Verdict::Deny(Denial::UnknownMethod);
         }
-        for target in &call.targets {
-            let decision = facts.policies.decide(&Question {
+        for target in targets {
+            let decision = policies.decide(&Question {
                 principal: request.principal,
                 server: request.server,
                 listener: request.listener,
-                method: &call.method,
+                method,
                 target,
-                arguments: call.arguments_value(),
-                asks: None,
+                arguments: call.arguments_value().filter(|_| request.asked.is_none()),
+                asks: request.asked.map(|asked| &asked.asks),
                 era: call.era,
             });
             let denial =

@@ -51,7 +51,8 @@ fn facts(policies: &str) -> Facts {
 
 fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {
     let principal = principal();
-    let request = Request { principal: &principal, call, server: "s", listener: "in", shadow };
+    let request =
+        Request { principal: &principal, call, asked: None, server: "s", listener: "in", shadow };
     chain.evaluate(&request, facts)
 }
 

@@ -82,11 +82,13 @@ pub struct Entry {
     pub event: Event,
     /// The call's own id (UUIDv7), which is also the decision id that callers are shown.
     pub call_id: Uuid,
+    /// The call in whose answer the server asked this; none for a call.
+    pub cause: Option<Uuid>,
     /// SPIFFE ID of the caller, or [`Entry::UNAUTHENTICATED`].
     pub peer: Arc<str>,
     /// `mcp`.
     pub protocol: &'static str,
-    /// `inbound`: towards the workload that the proxy stands beside.
+    /// `inbound`: a call of the peer to the server. `outbound`: a request of the server to the peer.
     pub direction: &'static str,
     /// Name of the listener that the call came in on.
     pub listener: Arc<str>,
@@ -139,6 +141,7 @@ impl Entry {
         Self {
             event,
             call_id,
+            cause: None,
             peer,
             protocol: "mcp",
             direction: "inbound",

@@ -177,6 +177,9 @@ impl Place<'_> {
     fn write_call(&self, entry: &Entry, line: &mut Object<'_>) {
         let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
         line.text("call_id", &*entry.call_id.hyphenated().encode_lower(&mut id));
+        if let Some(cause) = entry.cause {
+            line.text("cause", &*cause.hyphenated().encode_lower(&mut id));
+        }
         line.text("chain", self.chain);
         line.text("class", entry.class);
         line.flag("complete", entry.complete);

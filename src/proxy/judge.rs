@@ -79,6 +79,7 @@ impl Proxy {
         let request = Request {
             principal,
             call,
+            asked: None,
             server: &served.server,
             listener: &self.name,
             shadow: served.route.shadow,

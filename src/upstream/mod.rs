@@ -23,7 +23,7 @@ use http::request::Parts;
 use crate::{
     governance::Permit,
     identity::{Principal, Source},
-    protocol::Call,
+    protocol::{Call, mcp},
 };
 
 pub use endpoint::Endpoint;
@@ -101,6 +101,33 @@ impl Upstream {
                 let owner = principal.id.as_str();
                 let answer = bridge.send(owner, call, &head.headers, body).await?;
                 Ok(answer.map(|body| Body(Arriving::Stdio(body))))
+            }
+        }
+    }
+
+    /// Sends a message that goes with a permitted call of `caller`, such as the answer to a request of the
+    /// server that came with the call's answer. As [`Self::open`], but the future can outlive the permit.
+    pub fn open_beside(
+        self: &Arc<Self>,
+        _permit: &Permit,
+        caller: Arc<str>,
+        at: Option<Endpoint>,
+        head: Parts,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Answer, Error>> + Send + use<> {
+        let upstream = Arc::clone(self);
+        async move {
+            match &upstream.way {
+                Way::Http(http) => {
+                    let answer = http.send(at.as_ref(), head, body).await?;
+                    Ok(answer.map(|body| Body(Arriving::Http(body))))
+                }
+                Way::Stdio(bridge) => {
+                    let call = mcp::decode(&head.method, &head.headers, body.clone());
+                    let call = call.map_err(|error| Error::Failed(error.detail.into()))?;
+                    let answer = bridge.send(&caller, &call, &head.headers, body).await?;
+                    Ok(answer.map(|body| Body(Arriving::Stdio(body))))
+                }
             }
         }
     }

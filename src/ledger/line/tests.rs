@@ -44,6 +44,7 @@ fn entries() -> impl Strategy<Value = Entry> {
         (entry.server, entry.method) = (who.3, who.4);
         (entry.target, entry.policies, entry.policy_version) = (what.0, what.1, what.2);
         if what.3 {
+            entry.cause = Some(Uuid::from_u128(!who.0));
             (entry.mode, entry.decision) = (Mode::Shadow, Decision::Permit);
             (entry.era, entry.class, entry.stage) = (Some("modern"), Some("write"), Some("policy"));
             (entry.status, entry.would_deny) = (Some("ok"), Some("policy_denied"));

@@ -28,7 +28,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Permit => "permit",
             Self::Deny => "deny",

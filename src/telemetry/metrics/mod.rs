@@ -44,6 +44,9 @@ pub struct Metrics {
     connections: IntGaugeVec,
     refused_connections: IntCounterVec,
     shadow_denials: IntCounterVec,
+    server_requests: IntCounterVec,
+    server_replies: IntCounterVec,
+    withheld: IntCounterVec,
     identity_state: IntGaugeVec,
     svid_remaining: Gauge,
     /// End of the SVID's validity in Unix seconds; 0 without one.
@@ -100,6 +103,24 @@ impl Metrics {
                 "lictor_shadow_denials_total",
                 "Calls that were let through in shadow mode and would have been denied.",
                 &["upstream", "kind"],
+            ),
+            server_requests: counters(
+                &registry,
+                "lictor_server_requests_total",
+                "Requests of servers to callers that have ended.",
+                &["upstream", "method", "decision", "outcome"],
+            ),
+            server_replies: counters(
+                &registry,
+                "lictor_server_replies_total",
+                "Errors that Lictor sent to servers in answer to their refused requests.",
+                &["upstream", "outcome"],
+            ),
+            withheld: counters(
+                &registry,
+                "lictor_withheld_messages_total",
+                "Messages of servers that did not go on, other than refused requests.",
+                &["upstream", "reason"],
             ),
             identity_state: gauges(
                 &registry,
@@ -164,6 +185,28 @@ impl Metrics {
     /// Counts a call that only shadow mode let through; `kind` is that of the denial.
     pub fn shadow_denial(&self, upstream: &str, kind: &'static str) {
         self.shadow_denials.with_label_values(&[upstream, kind]).inc();
+    }
+
+    /// Counts a request of a server to a caller that has ended; `method` is its row's name, if it has one.
+    pub fn server_request(
+        &self,
+        upstream: &str,
+        method: Option<&'static str>,
+        verdict: Verdict,
+        outcome: &'static str,
+    ) {
+        let labels = [upstream, method.unwrap_or("other"), verdict.as_str(), outcome];
+        self.server_requests.with_label_values(&labels).inc();
+    }
+
+    /// Counts an error that was to tell a server of its refused request.
+    pub fn server_reply(&self, upstream: &str, outcome: &'static str) {
+        self.server_replies.with_label_values(&[upstream, outcome]).inc();
+    }
+
+    /// Counts a message of a server that did not go on.
+    pub fn withheld(&self, upstream: &str, reason: &'static str) {
+        self.withheld.with_label_values(&[upstream, reason]).inc();
     }
 
     /// Tells the state of Lictor's own identity (`starting`, `ready`, `stale`, `expired` or
