@@ -20,6 +20,10 @@ pub enum Denial {
     },
     /// No method of MCP, and no policy schema names it.
     UnknownMethod,
+    /// The answer asks the caller for something that the policies don't permit.
+    ServerRequest,
+    /// An answer to a request of the server that the caller was never shown.
+    NotAsked,
     /// The session doesn't exist, or belongs to somebody else.
     UnknownSession,
     /// The task doesn't exist, or belongs to somebody else.
@@ -104,6 +108,8 @@ impl Denial {
         match self {
             Self::Policy { .. } => row(200, 4030, "policy_denied"),
             Self::UnknownMethod => unknown_method(era),
+            Self::ServerRequest => row(200, 4036, "server_request_denied"),
+            Self::NotAsked => row(409, 4090, "not_asked"),
             Self::UnknownSession => row(404, 4041, "unknown_session"),
             Self::UnknownTask => row(200, -32602, "unknown_task"),
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
@@ -136,6 +142,10 @@ impl Denial {
             Self::Policy { reason: Some(reason) } => Cow::Borrowed(reason),
             Self::Policy { reason: None } => "not permitted by policy".into(),
             Self::UnknownMethod => "method not found".into(),
+            Self::ServerRequest => {
+                "the server asked for something that is not permitted; the call may have run".into()
+            }
+            Self::NotAsked => "no open request of the server has this id".into(),
             Self::UnknownSession => "session not found; initialize again".into(),
             Self::UnknownTask => "task not found".into(),
             Self::UnknownContinuation => {

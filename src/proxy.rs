@@ -18,9 +18,13 @@
 //! it sends are those that were judged.
 
 mod answer;
+mod answered;
+mod asked;
 mod body;
 mod caller;
+mod document;
 pub mod drain;
+mod events;
 mod forward;
 mod head;
 mod headers;
@@ -29,6 +33,7 @@ mod origin;
 mod read;
 mod refusal;
 mod relay;
+mod reply;
 mod respond;
 pub mod settings;
 mod sse_endpoint;
@@ -46,7 +51,7 @@ use pingora::{
 use tokio::time::timeout;
 use tracing::Instrument;
 
-pub use self::{body::Budget, sse_endpoint::Streams};
+pub use self::{answered::Answered, body::Budget, sse_endpoint::Streams};
 use self::{
     body::Reservation,
     drain::{Drain, Phase},
@@ -79,6 +84,8 @@ pub struct Shared {
     pub owners: Owners,
     /// The streams of clients of the HTTP+SSE transport.
     pub streams: Streams,
+    /// Requests of servers that were answered here.
+    pub answered: Answered,
     /// Bytes of bodies in flight.
     pub budget: Arc<Budget>,
     /// Bounds.

@@ -27,7 +27,7 @@ use crate::{
     ledger::{self, Ledger},
     policy::{self, Policies},
     proxy::{
-        Budget, Shared, Streams,
+        Answered, Budget, Shared, Streams,
         drain::{Drain, Phase},
     },
     state::{self, Owners},
@@ -182,6 +182,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         chain: Chain::new(vec![Box::new(OwnershipStage), Box::new(PolicyStage)]),
         owners,
         streams: Streams::default(),
+        answered: Answered::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
         limits: config.limits,
         drain: Drain::new(),

@@ -454,12 +454,12 @@ pub(super) struct Limits {
     /// Longest body of one request.
     #[schemars(extend("default" = "4MiB"))]
     pub body: Option<Size>,
-    /// Bodies of all calls that are being judged, and lists that are being cut down, together.
+    /// Bodies of all calls that are being judged, and answers that are held for that, together.
     #[schemars(extend("default" = "256MiB"))]
     pub bodies_in_flight: Option<Size>,
-    /// Longest list, or event with a list, that is cut down to what its caller may use.
+    /// Longest answer, or single event of a stream, that is held to be judged or cut down.
     #[schemars(extend("default" = "16MiB"))]
-    pub list: Option<Size>,
+    pub answer: Option<Size>,
 }
 
 /// Metrics and the administration API.

@@ -1,33 +1,58 @@
-//! The head of an answer, and which way its body takes: straight on, or through the list filter.
+//! The head of an answer, and which way its body takes.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Version, header, response::Parts};
 use pingora::protocols::http::ServerSession;
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
+use uuid::Uuid;
 
 use super::{
-    Halt, Proxy, Read,
+    Halt, Proxy, Read, Served,
+    asked::Back,
+    body::Reservation,
     drain::Phase,
-    headers, origin,
-    relay::{self, Patience, Relay, Shape},
-    respond,
+    events::Events,
+    headers::{self, SESSION_HEADER},
+    origin,
+    relay::{Patience, Relay, Shape, Sight},
+    reply, respond,
     sse_endpoint::Leg,
 };
 use crate::{
     denial::Denial,
-    exchange::{End, Exchange},
-    governance::Visibility,
+    exchange::{End, Exchange, Occasion},
+    governance::{Permit, Visibility},
+    identity::Principal,
     protocol::{Call, Era, Kind, SessionId},
-    response::{EventFilter, ListFilter},
+    response::{ListFilter, Look},
     state,
-    upstream::Answer,
+    upstream::{Answer, Body},
 };
 
-const SESSION_HEADER: &str = "mcp-session-id";
+/// An answer whose head has come.
+pub(super) struct Coming {
+    pub(super) head: Parts,
+    pub(super) patience: Patience,
+    /// What was read of the body.
+    pub(super) begun: Bytes,
+    /// For what is held of it.
+    pub(super) reservation: Reservation,
+    /// The rest of it.
+    pub(super) body: Body,
+}
+
+/// What passes on its way without being held.
+pub(super) enum Passing {
+    /// A document; without a look where denials are only recorded.
+    Document(Option<Look>),
+    /// Events.
+    Events,
+}
 
 impl Proxy {
-    /// Passes the answer on: head first, then the body part by part. A list in one document is read to
-    /// its end before, since it can turn out to be unreadable.
+    /// Passes the answer on, as a document or as a stream of events.
     pub(super) async fn answer(
         &self,
         session: &mut ServerSession,
@@ -57,9 +82,8 @@ impl Proxy {
         )
         .await?;
         let shape = shape(&head.headers);
-        let owner = principal.id.shared();
-        let desk = self.desk(read, &owner).filter(|_| head.status.is_success());
-        if desk.is_some() && (shape != Shape::Events || !is_plain(&head.headers)) {
+        let desk = matches!(read.leg, Leg::Stream) && head.status.is_success();
+        if !is_plain(&head.headers) || (desk && shape != Shape::Events) {
             return Err(Denial::UpstreamUnreadable.into());
         }
         let patience = Patience {
@@ -67,37 +91,42 @@ impl Proxy {
             keep_alive: self.settings.keep_alive,
             stall: self.settings.stall_timeout,
         };
-        let phase = self.shared.drain.watch();
-        let limit = self.shared.limits.list;
-        let mut reservation = self.shared.budget.reserve();
-        let filtered = may_hold_list(call) && !served.route.shadow;
-        let events = match shape {
-            _ if !filtered => None,
-            _ if !is_plain(&head.headers) => return Err(Denial::UpstreamUnreadable.into()),
-            shape => {
-                let visibility = Visibility {
-                    policies: self.shared.policies.load_full(),
-                    principal,
-                    server: &served.server,
-                    listener: &self.name,
-                    era: call.era,
-                };
-                let filter = ListFilter { visibility };
-                if shape == Shape::Document {
-                    let collecting =
-                        relay::collect(session, body, patience, phase, limit, &mut reservation);
-                    let whole = collecting.await?;
-                    let seen = visible(&filter, &head, whole)?;
-                    let headers = self.headers_for_caller(session, call, &head, true);
-                    self.send(session, exchange, head.status, headers, seen).await?;
-                    exchange.end = Some(End::Answered);
-                    return Ok(());
-                }
-                Some(EventFilter::new(filter, limit))
+        let reservation = self.shared.budget.reserve();
+        let coming = Coming { head, patience, begun: Bytes::new(), reservation, body };
+        match shape {
+            Shape::Document => self.document(session, exchange, read, coming).await,
+            Shape::Events => self.pass(session, exchange, read, coming, Passing::Events).await,
+        }
+    }
+
+    /// Passes an answer on as it comes: head first, then the body part by part.
+    pub(super) async fn pass(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        read: &Read,
+        coming: Coming,
+        passing: Passing,
+    ) -> Result<(), Halt> {
+        let (Some(call), Some(principal), Some(permit), Some(served)) =
+            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
+        else {
+            return Err(Denial::NoRoute.into());
+        };
+        let Coming { head, patience, begun, reservation, body } = coming;
+        let back = self.back((call, principal, permit), exchange.id, read, &head.headers);
+        let back = back.ok_or(Denial::NoRoute)?;
+        let edited = may_hold_list(call) && !served.route.shadow;
+        let sight = match passing {
+            Passing::Document(look) => Sight::Document(look),
+            Passing::Events => {
+                let lists = edited
+                    .then(|| ListFilter { visibility: self.visibility(call, principal, served) });
+                Sight::Events(Box::new(Events::new(back, lists, self.shared.limits.answer)))
             }
         };
-        let mut headers = self.headers_for_caller(session, call, &head, events.is_some());
-        if shape == Shape::Events {
+        let mut headers = self.headers_for_caller(session, call, &head, edited);
+        if sight.shape() == Shape::Events {
             // It can grow on its way: signs of life, an error at its end.
             headers.remove(header::CONTENT_LENGTH);
         }
@@ -112,7 +141,10 @@ impl Proxy {
             Ok(Err(_)) => return Err(Halt::Caller(End::CallerGone)),
             Err(_) => return Err(Halt::Caller(End::CallerStalled)),
         }
-        let _open = (shape == Shape::Events).then(|| self.shared.record.metrics.open_stream());
+        let owner = principal.id.shared();
+        let desk = self.desk(read, &owner).filter(|_| head.status.is_success());
+        let streams = sight.shape() == Shape::Events;
+        let _open = streams.then(|| self.shared.record.metrics.open_stream());
         let judged_by = exchange.policy_version.as_deref().unwrap_or_default();
         let standing = || {
             self.still_believed(read.peer.as_deref())?;
@@ -124,21 +156,75 @@ impl Proxy {
         let relay = Relay {
             session,
             body,
-            shape,
             desk,
-            filter: events,
+            begun,
             reservation,
             left,
             patience,
-            phase,
+            phase: self.shared.drain.watch(),
             ends_in: if listens(call) { Phase::Draining } else { Phase::Ending },
             standing: &standing,
             call,
             decision_id: exchange.id,
             delivered: &mut exchange.delivered,
+            spoke: self.shared.record.clock.instant(),
         };
-        exchange.end = Some(relay.run().await);
+        exchange.end = Some(relay.run(sight).await);
         Ok(())
+    }
+
+    /// The exchange, as messages of the server in an answer with these headers see it.
+    pub(super) fn back<'a>(
+        &'a self,
+        parties: (&'a Call, &'a Principal, &'a Permit),
+        cause: Uuid,
+        read: &'a Read,
+        headers: &HeaderMap,
+    ) -> Option<Back<'a>> {
+        let (call, principal, permit) = parties;
+        let served = self.routes.get(read.route)?;
+        let occasion = Occasion {
+            record: Arc::clone(&self.shared.record),
+            listener: Arc::clone(&self.name),
+            cause,
+            caller: principal.id.shared(),
+            server: Arc::clone(&served.server),
+            era: call.era,
+            shadow: served.route.shadow,
+        };
+        let own = call.session.as_ref().filter(|_| call.era == Era::Legacy);
+        let session = match own {
+            Some(session) => Some(session.expose()),
+            None => session_id(headers).filter(|_| call.opens_session()),
+        };
+        Some(Back {
+            proxy: self,
+            served,
+            call,
+            principal,
+            owned: &read.owned,
+            permit,
+            occasion,
+            session: session.map(Into::into),
+            open: None,
+            replies: Arc::new(Semaphore::new(reply::AT_ONCE)),
+        })
+    }
+
+    /// What the caller may see of lists.
+    pub(super) fn visibility<'a>(
+        &'a self,
+        call: &Call,
+        principal: &'a Principal,
+        served: &'a Served,
+    ) -> Visibility<'a> {
+        Visibility {
+            policies: self.shared.policies.load_full(),
+            principal,
+            server: &served.server,
+            listener: &self.name,
+            era: call.era,
+        }
     }
 
     /// Keeps what is known of sessions in step with what the upstream says.
@@ -169,7 +255,7 @@ impl Proxy {
     }
 
     /// The upstream's headers without what was between the two of us.
-    fn headers_for_caller(
+    pub(super) fn headers_for_caller(
         &self,
         session: &ServerSession,
         call: &Call,
@@ -216,19 +302,6 @@ fn announced_length(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(header::CONTENT_LENGTH).filter(|_| !coded)
 }
 
-/// A list document as the caller may see it. An error page is no list, but can't be read to make sure.
-fn visible(
-    filter: &ListFilter<'_>,
-    head: &http::response::Parts,
-    whole: Bytes,
-) -> Result<Bytes, Denial> {
-    let json = essence_is(&head.headers, "application/json");
-    if whole.is_empty() || (!json && !head.status.is_success()) {
-        return Ok(Bytes::new());
-    }
-    filter.document(whole).map_err(|_| Denial::UpstreamUnreadable)
-}
-
 /// HTTP/1.1 needs a framing where the length isn't known; pingora takes it from the headers.
 fn frame(session: &ServerSession, status: StatusCode, headers: &mut HeaderMap) {
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -242,11 +315,11 @@ fn frame(session: &ServerSession, status: StatusCode, headers: &mut HeaderMap) {
     }
 }
 
-/// The length of the body that the caller waits for, where its head tells.
-fn announced(status: StatusCode, headers: &HeaderMap) -> Option<usize> {
+/// The length of the body, where its head tells.
+pub(super) fn announced(status: StatusCode, headers: &HeaderMap) -> Option<usize> {
     match status {
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => Some(0),
-        _ => headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok(),
+        _ => announced_length(headers)?.to_str().ok()?.parse().ok(),
     }
 }
 
@@ -255,21 +328,39 @@ fn shape(headers: &HeaderMap) -> Shape {
     if essence_is(headers, "text/event-stream") { Shape::Events } else { Shape::Document }
 }
 
-fn essence_is(headers: &HeaderMap, essence: &str) -> bool {
+pub(super) fn essence_is(headers: &HeaderMap, essence: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let named = value.and_then(|value| value.split(';').next()).map(str::trim);
     named.is_some_and(|named| named.eq_ignore_ascii_case(essence))
 }
 
-/// Whether a body can be read in one way only: it isn't encoded, and its type is said once.
+/// Whether a body can be read in one way only: it isn't encoded, its type is said once, and its characters,
+/// where that is said, are written as ASCII writes them.
 fn is_plain(headers: &HeaderMap) -> bool {
-    let types = headers.get_all(header::CONTENT_TYPE).iter().count();
-    types <= 1 && !headers.contains_key(header::CONTENT_ENCODING)
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let (first, second) = (types.next(), types.next());
+    let charset = first.is_none_or(|value| {
+        value.to_str().is_ok_and(|value| value.split(';').skip(1).all(is_plain_parameter))
+    });
+    second.is_none() && charset && !headers.contains_key(header::CONTENT_ENCODING)
+}
+
+fn is_plain_parameter(parameter: &str) -> bool {
+    const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "iso-8859-1", "windows-1252"];
+    let Some((name, value)) = parameter.split_once('=') else { return true };
+    let value = value.trim().trim_matches('"');
+    !name.trim().eq_ignore_ascii_case("charset")
+        || CHARSETS.iter().any(|known| value.eq_ignore_ascii_case(known))
 }
 
 /// Whether a list may come in the answer. A session's own stream can replay any earlier answer.
 fn may_hold_list(call: &Call) -> bool {
-    matches!(call.kind, Kind::Stream) || call.method.list().is_some()
+    matches!(call.kind, Kind::Stream) || lists(call)
+}
+
+/// Whether the answer is a list that has to be cut down.
+pub(super) fn lists(call: &Call) -> bool {
+    call.method.list().is_some() || call.method.name() == "tasks/list"
 }
 
 /// Streams that answer no call but only listen; they end as soon as the process is told to stop, and when

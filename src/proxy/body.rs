@@ -1,8 +1,7 @@
 //! Reading a request's body whole, within bounds.
 //!
-//! INVARIANT: the bytes of all bodies that are being read or judged, and of all lists that are being cut
-//! down, never exceed the limit; a
-//! [`Reservation`] gives its share back when it is dropped. Only bytes that have arrived count, so that
+//! INVARIANT: the bytes of all bodies that are being read or judged, and of all answers that are held for
+//! that, never exceed the limit; a [`Reservation`] gives its share back when it is dropped. Only bytes that have arrived count, so that
 //! nobody can shut others out by announcing much and sending little.
 
 use std::sync::{
@@ -17,7 +16,7 @@ use pingora::protocols::http::ServerSession;
 use super::head;
 use crate::denial::Denial;
 
-/// The memory that bodies and lists may take, over all calls.
+/// The memory that bodies and held answers may take, over all calls.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,

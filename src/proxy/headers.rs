@@ -8,6 +8,11 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+/// Names the legacy session.
+pub(super) const SESSION_HEADER: &str = "mcp-session-id";
+/// Names the protocol revision.
+pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
+
 const FORWARDED: &[&str] = &[
     "accept",
     "accept-language",

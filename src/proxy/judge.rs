@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Proxy, Read, Served};
+use super::{Proxy, Read, Served, answered::Address};
 use crate::{
     denial::Denial,
     exchange::Exchange,
     governance::{Facts, Owned, Owner, Permit, Refusal, Request},
     identity::Principal,
     ledger::Event,
-    protocol::Call,
+    protocol::{self, Call, SessionId},
     state::{BindError, Kind, Unavailable},
 };
 
@@ -25,7 +25,7 @@ impl Proxy {
         else {
             return Err(Denial::NoRoute);
         };
-        let owned = self.owned(call, &served.server).await;
+        let owned = self.owned(call, principal, &served.server).await;
         // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
@@ -34,6 +34,15 @@ impl Proxy {
             Ok(permit) => {
                 if call.opens_session() {
                     self.admit_session(principal)?;
+                }
+                if let protocol::Kind::Response(id) = &call.kind {
+                    let session = call.session.as_ref().map(SessionId::expose);
+                    let caller = principal.id.as_str();
+                    let asked = Address::new(&served.server, session, caller, id);
+                    if self.shared.answered.contains(&asked) {
+                        exchange.stage = Some("answered");
+                        return Err(Denial::NotAsked);
+                    }
                 }
                 exchange.permit = Some(permit);
                 read.owned = facts.owned;
@@ -88,7 +97,7 @@ impl Proxy {
     }
 
     /// Looks up who owns what a call names.
-    async fn owned(&self, call: &Call, server: &str) -> Owned {
+    async fn owned(&self, call: &Call, principal: &Principal, server: &str) -> Owned {
         let needs = self.shared.chain.needs(call);
         let mut owned = Owned::default();
         if let Some(session) = needs.session {
@@ -98,9 +107,15 @@ impl Proxy {
             owned.tasks.push(self.owner(Kind::Task, server, task).await);
         }
         if let Some(continuation) = needs.continuation {
-            owned.continuation = self.owner(Kind::Continuation, server, continuation).await;
+            let id = Self::continuation_of(principal.id.as_str(), continuation);
+            owned.continuation = self.owner(Kind::Continuation, server, &id).await;
         }
         owned
+    }
+
+    /// What a continuation is known by. Two callers may be given the same `requestState`, and each has its own.
+    pub(super) fn continuation_of(owner: &str, continuation: &str) -> String {
+        format!("{owner} {continuation}")
     }
 
     async fn owner(&self, kind: Kind, server: &str, id: &str) -> Owner {

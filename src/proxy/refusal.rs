@@ -108,7 +108,7 @@ pub(super) fn told(denial: &Denial, call: Option<&Call>, decision_id: Uuid) -> O
     let row = denial.row(Era::Legacy);
     let message = match (call, denial) {
         _ if row.close => return None,
-        (Some(call), _) => call.id().map(|_| message(denial, call, decision_id)),
+        (Some(call), _) => call.id().map(|id| error_of(denial, id, call.era, decision_id)),
         (None, Denial::Undecodable(error)) if error.notification => None,
         (None, Denial::Undecodable(error)) if error.id.is_some() => {
             Some(body(denial, row, answer_id(denial, None), decision_id))
@@ -123,10 +123,9 @@ pub(super) fn event(message: &[u8]) -> Bytes {
     [b"event: message\ndata: ", message, b"\n\n"].concat().into()
 }
 
-/// The JSON-RPC error message that refuses a call, as it also goes into an event stream.
-pub(super) fn message(denial: &Denial, call: &Call, decision_id: Uuid) -> Bytes {
-    let id = call.id().and_then(|id| serde_json::from_str(id.as_json()).ok());
-    body(denial, denial.row(call.era), id, decision_id)
+/// The JSON-RPC error message that answers a request of this id, whoever sent it.
+pub(super) fn error_of(denial: &Denial, id: &Id, era: Era, decision_id: Uuid) -> Bytes {
+    body(denial, denial.row(era), serde_json::from_str(id.as_json()).ok(), decision_id)
 }
 
 fn status(row: Row, call: Option<&Call>, refusals: Refusals) -> u16 {

@@ -7,7 +7,11 @@
 //! A stream that breaks ends in band: the caller gets an error event for its own request id, then the end.
 //! A broken document is cut, which its framing shows.
 
-use std::{future::pending, pin::pin, time::Duration};
+use std::{
+    future::pending,
+    pin::pin,
+    time::{Duration, Instant},
+};
 
 use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::ServerSession;
@@ -19,17 +23,20 @@ use uuid::Uuid;
 
 use super::{
     Halt,
+    answer::{self, Coming},
     body::Reservation,
     caller,
     drain::Phase,
+    events::Events,
     refusal,
     sse_endpoint::{Desk, Open},
 };
 use crate::{
     denial::Denial,
     exchange::{Delivered, End},
-    protocol::{Call, sse},
-    response::EventFilter,
+    protocol::Call,
+    response::Look,
+    telemetry::Clock,
     upstream::Body,
 };
 
@@ -49,6 +56,23 @@ pub(super) enum Shape {
     Events,
 }
 
+/// What is seen of an answer's body on its way.
+pub(super) enum Sight<'a> {
+    /// A document, as far as the look follows it; not at all where denials are only recorded.
+    Document(Option<Look>),
+    /// Events, each of which is looked at.
+    Events(Box<Events<'a>>),
+}
+
+impl Sight<'_> {
+    pub(super) fn shape(&self) -> Shape {
+        match self {
+            Self::Document(_) => Shape::Document,
+            Self::Events(_) => Shape::Events,
+        }
+    }
+}
+
 /// Time limits of a relay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -64,11 +88,11 @@ pub(super) struct Patience {
 pub(super) struct Relay<'a> {
     pub(super) session: &'a mut ServerSession,
     pub(super) body: Body,
-    pub(super) shape: Shape,
     /// Of a stream of the HTTP+SSE transport.
     pub(super) desk: Option<Desk<'a>>,
-    pub(super) filter: Option<EventFilter<'a>>,
-    /// For what desk and filter hold.
+    /// What was read of the body before.
+    pub(super) begun: Bytes,
+    /// For what desk and sight hold.
     pub(super) reservation: Reservation,
     /// Bytes that the caller still waits for, where it was told how many there are.
     pub(super) left: Option<usize>,
@@ -81,6 +105,28 @@ pub(super) struct Relay<'a> {
     pub(super) call: &'a Call,
     pub(super) decision_id: Uuid,
     pub(super) delivered: &'a mut Delivered,
+    /// When the caller last heard something.
+    pub(super) spoke: Instant,
+}
+
+/// Why a relay ends before its time.
+enum Stop {
+    /// It has ended.
+    End(End),
+    /// It has to.
+    Break(Denial),
+}
+
+impl From<End> for Stop {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+impl From<Denial> for Stop {
+    fn from(denial: Denial) -> Self {
+        Self::Break(denial)
+    }
 }
 
 /// What the relay was waiting for.
@@ -95,8 +141,12 @@ enum Next {
 
 impl Relay<'_> {
     /// Passes the body on until it ends, and says how it ended.
-    pub(super) async fn run(mut self) -> End {
-        let mut boundary = sse::Boundary::default();
+    pub(super) async fn run(mut self, mut sight: Sight<'_>) -> End {
+        let shape = sight.shape();
+        let begun = std::mem::take(&mut self.begun);
+        if let Err(end) = self.write(begun, false).await {
+            return end;
+        }
         let mut watching = true;
         let mut looks = interval(LOOK);
         looks.reset();
@@ -107,14 +157,8 @@ impl Relay<'_> {
             // Looking at the identity must not start the wait anew, nor the clocks in it.
             let open = self.desk.as_ref().and_then(Desk::open);
             let next = {
-                let mut next = pin!(next(
-                    self.session,
-                    &mut self.body,
-                    self.shape,
-                    self.patience,
-                    &mut watching,
-                    boundary.is_between(),
-                ));
+                let mut next =
+                    pin!(next(self.session, &mut self.body, shape, self.patience, &mut watching));
                 loop {
                     // What ends the answer comes first: a stream that is always ready would win for ever.
                     tokio::select! { biased;
@@ -130,45 +174,75 @@ impl Relay<'_> {
                 }
             };
             let step = match next {
-                Next::Part(bytes) => match self.edit(bytes) {
-                    Ok(edited) => {
-                        boundary.observe(&edited);
-                        self.write(edited, false).await
-                    }
-                    Err(denial) => return self.end_early(&denial, boundary).await,
-                },
-                Next::Told(event) => self.write(event, false).await,
-                Next::KeepAlive => self.write(Bytes::from_static(b": keep-alive\n\n"), false).await,
+                Next::Part(bytes) => self.part(&mut sight, bytes).await,
+                Next::Told(event) => self.write(event, false).await.map_err(Stop::End),
+                Next::KeepAlive => self.keep_alive().await,
                 Next::Finished => {
                     // Whoever hears of the end finds nothing left of the stream.
                     self.desk = None;
                     let written = self.write(Bytes::new(), true).await;
-                    return written.err().unwrap_or(End::Answered);
+                    let end = match &sight {
+                        Sight::Document(_) => End::Answered,
+                        Sight::Events(events) => events.end(),
+                    };
+                    return written.err().unwrap_or(end);
                 }
-                Next::Gone => Err(End::CallerGone),
-                Next::Broken(denial) => return self.end_early(&denial, boundary).await,
+                Next::Gone => return End::CallerGone,
+                Next::Broken(denial) => Err(Stop::Break(denial)),
             };
-            if let Err(end) = step {
-                return end;
+            match step {
+                Ok(()) => {}
+                Err(Stop::End(end)) => return end,
+                Err(Stop::Break(denial)) => return self.end_early(shape, &denial).await,
             }
         }
     }
 
-    fn edit(&mut self, mut bytes: Bytes) -> Result<Bytes, Denial> {
-        if self.desk.is_none() && self.filter.is_none() {
-            return Ok(bytes);
+    async fn part(&mut self, sight: &mut Sight<'_>, part: Bytes) -> Result<(), Stop> {
+        match sight {
+            Sight::Document(look) => {
+                if let Some(look) = look {
+                    look.at(&part).map_err(|_| Denial::UpstreamUnreadable)?;
+                }
+                Ok(self.write(part, false).await?)
+            }
+            Sight::Events(events) => self.events(events, part).await,
         }
+    }
+
+    /// Passes whole events on. One that has to be judged holds up what follows, not what came before.
+    async fn events(&mut self, events: &mut Events<'_>, part: Bytes) -> Result<(), Stop> {
+        let mut part = part;
         let mut held = 0;
         if let Some(desk) = &mut self.desk {
-            bytes = desk.push(bytes)?;
-            held += desk.held();
+            part = desk.push(part)?;
+            held = desk.held();
+            events.answer_at(desk.open());
         }
-        if let Some(filter) = &mut self.filter {
-            bytes = filter.push(bytes).map_err(|_| Denial::UpstreamUnreadable)?;
-            held += filter.held();
+        let whole = events.split(part)?;
+        self.reservation.resize(held + events.held())?;
+        let mut ready = Ready::default();
+        for event in whole {
+            if events.is_plain(&event) {
+                ready.add(events.plain(&event));
+                continue;
+            }
+            self.write(ready.take(), false).await?;
+            let (bytes, askings) = events.judged(&event).await;
+            let written = self.write(bytes, false).await;
+            for asking in askings {
+                asking.close(written.err().unwrap_or(End::Answered));
+            }
+            written?;
         }
-        self.reservation.resize(held)?;
-        Ok(bytes)
+        self.write(ready.take(), false).await?;
+        // What the upstream says may all be held or withheld here, and the caller hears nothing of it.
+        let silence = Clock.instant().saturating_duration_since(self.spoke);
+        if silence >= self.patience.keep_alive { self.keep_alive().await } else { Ok(()) }
+    }
+
+    async fn keep_alive(&mut self) -> Result<(), Stop> {
+        Ok(self.write(Bytes::from_static(b": keep-alive\n\n"), false).await?)
     }
 
     async fn write(&mut self, bytes: Bytes, last: bool) -> Result<(), End> {
@@ -176,6 +250,7 @@ impl Relay<'_> {
             return Ok(());
         }
         self.delivered.add(&bytes);
+        self.spoke = Clock.instant();
         self.left = self.left.map(|left| left.saturating_sub(bytes.len()));
         let write = timeout(self.patience.stall, self.session.write_response_body(bytes, last));
         let open = self.desk.as_ref().and_then(Desk::open);
@@ -202,21 +277,16 @@ impl Relay<'_> {
     }
 
     /// Ends the answer before the upstream did. Dropping the body closes the upstream's stream at once.
-    async fn end_early(mut self, denial: &Denial, boundary: sse::Boundary) -> End {
+    async fn end_early(mut self, shape: Shape, denial: &Denial) -> End {
         let broken = End::Broken(denial.row(self.call.era));
         self.desk = None;
-        match self.shape {
-            Shape::Document => broken,
-            Shape::Events => {
-                let mut last = Vec::new();
-                if !boundary.is_between() {
-                    last.extend_from_slice(b"\n\n");
-                }
-                if self.call.id().is_some() {
-                    let message = refusal::message(denial, self.call, self.decision_id);
-                    last.extend_from_slice(&refusal::event(&message));
-                }
-                match self.write(last.into(), true).await {
+        match (shape, self.call.id()) {
+            (Shape::Document, _) => broken,
+            (Shape::Events, id) => {
+                let error =
+                    id.map(|id| refusal::error_of(denial, id, self.call.era, self.decision_id));
+                let last = error.map(|error| refusal::event(&error)).unwrap_or_default();
+                match self.write(last, true).await {
                     Ok(()) => broken,
                     Err(end) => end,
                 }
@@ -238,13 +308,38 @@ async fn told(desk: &mut Option<Desk<'_>>) -> Bytes {
     }
 }
 
+/// Events that are to be written together.
+#[derive(Default)]
+struct Ready {
+    first: Bytes,
+    more: BytesMut,
+}
+
+impl Ready {
+    /// A single one shares its memory.
+    fn add(&mut self, bytes: Bytes) {
+        if self.first.is_empty() && self.more.is_empty() {
+            self.first = bytes;
+            return;
+        }
+        self.more.extend_from_slice(&std::mem::take(&mut self.first));
+        self.more.extend_from_slice(&bytes);
+    }
+
+    fn take(&mut self) -> Bytes {
+        match self.more.is_empty() {
+            true => std::mem::take(&mut self.first),
+            false => self.more.split().freeze(),
+        }
+    }
+}
+
 async fn next(
     session: &mut ServerSession,
     body: &mut Body,
     shape: Shape,
     patience: Patience,
     watching: &mut bool,
-    between_events: bool,
 ) -> Next {
     let silence = match shape {
         Shape::Document => patience.idle,
@@ -260,41 +355,58 @@ async fn next(
             gone = caller::gone(session, watching) => if gone { return Next::Gone },
             () = sleep(silence) => match shape {
                 Shape::Document => return Next::Broken(Denial::UpstreamTimeout),
-                Shape::Events if between_events => return Next::KeepAlive,
-                Shape::Events => {}
+                Shape::Events => return Next::KeepAlive,
             },
         }
     }
 }
 
-/// Reads a whole document of at most `limit` bytes, which is within `reservation`, before any of it goes on.
+/// How far a document was read before any of it goes on.
+pub(super) enum Collected {
+    /// This is all of it.
+    Whole(Bytes),
+    /// It can't be held, for this reason; [`Coming::begun`] is what was read.
+    Begun(Denial),
+}
+
+/// Reads a document as long as it is not longer than `limit` bytes and there is memory for it. Whoever
+/// announced a length has said all when that is reached.
 pub(super) async fn collect(
     session: &mut ServerSession,
-    mut body: Body,
-    patience: Patience,
+    coming: &mut Coming,
     mut phase: watch::Receiver<Phase>,
     limit: usize,
-    reservation: &mut Reservation,
-) -> Result<Bytes, Halt> {
+) -> Result<Collected, Halt> {
+    let Coming { head, patience, body, begun, reservation } = coming;
+    let announced = answer::announced(head.status, &head.headers);
     let mut watching = true;
-    let mut whole = BytesMut::new();
+    let mut ready = Ready::default();
+    let mut held = 0;
     loop {
         let next = tokio::select! { biased;
             _ = phase.wait_for(|phase| *phase == Phase::Ending) => Next::Broken(Denial::Draining),
-            next = next(session, &mut body, Shape::Document, patience, &mut watching, false) => next,
+            next = next(session, body, Shape::Document, *patience, &mut watching) => next,
         };
         match next {
-            Next::Part(part) if whole.len() + part.len() > limit => {
-                return Err(Denial::UpstreamUnreadable.into());
-            }
             Next::Part(part) => {
-                reservation.resize(whole.len() + part.len())?;
-                whole.extend_from_slice(&part);
+                held += part.len();
+                ready.add(part);
             }
-            Next::Finished => return Ok(whole.freeze()),
+            Next::Finished => return Ok(Collected::Whole(ready.take())),
             Next::Gone => return Err(Halt::Caller(End::CallerGone)),
             Next::Broken(denial) => return Err(denial.into()),
             Next::Told(_) | Next::KeepAlive => {}
+        }
+        let room = match held > limit {
+            true => Err(Denial::UpstreamUnreadable),
+            false => reservation.resize(held),
+        };
+        if let Err(denial) = room {
+            *begun = ready.take();
+            return Ok(Collected::Begun(denial));
+        }
+        if announced == Some(held) {
+            return Ok(Collected::Whole(ready.take()));
         }
     }
 }

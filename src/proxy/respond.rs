@@ -116,9 +116,11 @@ impl Proxy {
         mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<(), Halt> {
-        if status != StatusCode::NO_CONTENT {
-            headers.insert(header::CONTENT_LENGTH, body.len().into());
-        }
+        // Not even a length of zero on the first (RFC 9110 §8.6).
+        match status {
+            StatusCode::NO_CONTENT => headers.remove(header::CONTENT_LENGTH),
+            _ => headers.insert(header::CONTENT_LENGTH, body.len().into()),
+        };
         let head = response_head(status, headers);
         self.announce_end(session);
         exchange.status = Some(status.as_u16());

@@ -28,14 +28,14 @@ pub struct Route {
 pub struct Limits {
     /// Largest body of one message in bytes.
     pub body: usize,
-    /// Bytes of all bodies that are being read or judged, and lists that are being cut down, at once.
+    /// Bytes of all bodies that are being read or judged, and answers that are held for that, at once.
     pub bodies_in_flight: usize,
-    /// Largest list answer, or single event with a list, that is filtered, in bytes.
-    pub list: usize,
+    /// Largest answer, or single event, that is held to be judged or cut down, in bytes.
+    pub answer: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body: 4 << 20, bodies_in_flight: 256 << 20, list: 16 << 20 }
+        Self { body: 4 << 20, bodies_in_flight: 256 << 20, answer: 16 << 20 }
     }
 }

@@ -3,32 +3,32 @@
 //! The filter cuts whole items out of the upstream's own bytes; what is kept stays as it was sent, in its
 //! order, with its pages. A list that was looked at for one caller is that caller's, so `cacheScope` becomes
 //! `private` (MCP 2026-07-28, "Caching"). Works on JSON documents and, event by event, on event streams;
-//! events without a list pass untouched and at once.
+//! events without a list pass untouched and at once. Tasks are cut like the other lists, down to those whose
+//! owner the caller is; whose they are has to be looked up first, so it is asked for and handed in.
 //!
 //! Refuses: a message that may hold a list and can't be read strictly. An item whose name can't be read is
 //! left out.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 
+use super::Unreadable;
 use crate::{
     governance::Visibility,
     protocol::{
         json::{self, Kind, Value},
         method::ListOf,
-        sse::{Event, Splitter},
+        sse::Event,
     },
 };
 
-/// An answer that may hold a list and can't be read, or is longer than the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a list can't be read")]
-pub struct Unreadable;
-
 /// Every list there is; all are looked for, whichever was asked for.
 const LISTS: [ListOf; 4] = [ListOf::Tools, ListOf::Prompts, ListOf::Resources, ListOf::Templates];
+
+/// Most tasks of a list that are looked up; those beyond are left out.
+const MAX_TASKS: usize = 1024;
 
 /// The filter of one answer.
 #[derive(Debug)]
@@ -37,54 +37,22 @@ pub struct ListFilter<'a> {
     pub visibility: Visibility<'a>,
 }
 
-/// The filter of one event stream.
-#[derive(Debug)]
-pub struct EventFilter<'a> {
-    filter: ListFilter<'a>,
-    splitter: Splitter,
-}
-
-impl<'a> EventFilter<'a> {
-    /// A filter for events of at most `limit` bytes each.
-    pub fn new(filter: ListFilter<'a>, limit: usize) -> Self {
-        Self { filter, splitter: Splitter::new(limit) }
-    }
-
-    /// Bytes of the event that isn't whole yet.
-    pub fn held(&self) -> usize {
-        self.splitter.held()
-    }
-
-    /// Takes the next part of the stream and gives back what may go on now: whole events. What is left of
-    /// a piece at the end of the stream is no event and goes nowhere.
-    pub fn push(&mut self, part: Bytes) -> Result<Bytes, Unreadable> {
-        let mut events = Vec::new();
-        self.splitter.feed(part, &mut events).map_err(|_| Unreadable)?;
-        let mut edited = events.into_iter().map(|event| self.filter.event(event));
-        let Some(first) = edited.next() else { return Ok(Bytes::new()) };
-        let first = first?;
-        let Some(second) = edited.next() else { return Ok(first) };
-        let mut joined = BytesMut::from(first);
-        joined.extend_from_slice(&second?);
-        for event in edited {
-            joined.extend_from_slice(&event?);
-        }
-        Ok(joined.freeze())
-    }
-}
+/// Those of the tasks in a list that are the caller's.
+pub type OwnTasks = HashSet<Box<str>>;
 
 impl ListFilter<'_> {
     /// A whole JSON document without what the caller may not see.
-    pub fn document(&self, whole: Bytes) -> Result<Bytes, Unreadable> {
-        Ok(match self.edit(&whole)? {
+    pub fn document(&self, whole: Bytes, own: &OwnTasks) -> Result<Bytes, Unreadable> {
+        Ok(match self.edit(&whole, own)? {
             Some(edited) => edited,
             None => whole,
         })
     }
 
-    fn event(&self, event: Event) -> Result<Bytes, Unreadable> {
+    /// An event without what the caller may not see.
+    pub fn event(&self, event: &Event, own: &OwnTasks) -> Result<Bytes, Unreadable> {
         let edited = match event.data() {
-            Some(data) if Self::may_hold_list(&data) => self.edit(&data)?,
+            Some(data) if Self::may_hold_list(&data) => self.edit(&data, own)?,
             Some(_) | None => None,
         };
         Ok(match edited {
@@ -93,14 +61,28 @@ impl ListFilter<'_> {
         })
     }
 
+    /// The tasks that a message lists; nothing if it can't be read, and then it can't be edited either.
+    pub fn tasks(message: &[u8]) -> Vec<Box<str>> {
+        if memmem::find(message, b"\"tasks\"").is_none() && memmem::find(message, b"\\u").is_none()
+        {
+            return Vec::new();
+        }
+        let Ok(document) = json::scan(message, json::Limits::default()) else { return Vec::new() };
+        let listed = document.root().member("result").and_then(|result| result.member("tasks"));
+        let tasks = listed.into_iter().flat_map(Value::elements);
+        let ids = tasks.filter_map(|task| Some(task.member("taskId")?.as_str()?.into()));
+        ids.take(MAX_TASKS).collect()
+    }
+
     /// A cheap look that is never wrong when it says no: a key is spelled out or has an escape in it.
     fn may_hold_list(data: &[u8]) -> bool {
         memchr::memchr(b'\\', data).is_some_and(|_| memmem::find(data, b"\\u").is_some())
             || LISTS.iter().any(|list| memmem::find(data, key(*list).as_bytes()).is_some())
+            || memmem::find(data, b"tasks").is_some()
     }
 
     /// The message without what the caller may not see; `None` if nothing has to change.
-    fn edit(&self, message: &[u8]) -> Result<Option<Bytes>, Unreadable> {
+    fn edit(&self, message: &[u8], own: &OwnTasks) -> Result<Option<Bytes>, Unreadable> {
         let document = json::scan(message, json::Limits::default()).map_err(|_| Unreadable)?;
         let root = document.root();
         if root.kind() != Kind::Object {
@@ -112,8 +94,12 @@ impl ListFilter<'_> {
         for list in LISTS {
             if let Some(items) = result.member(key(list)) {
                 listed = true;
-                self.cut(list, items, &mut cuts)?;
+                let shows = |name: &str| self.visibility.shows(list, name);
+                cut(items, name_key(list), shows, &mut cuts)?;
             }
+        }
+        if let Some(tasks) = result.member("tasks") {
+            cut(tasks, "taskId", |id| own.contains(id), &mut cuts)?;
         }
         if let Some(scope) = result.member("cacheScope").filter(|_| listed)
             && scope.as_str().as_deref() != Some("private")
@@ -126,32 +112,37 @@ impl ListFilter<'_> {
         cuts.sort_by_key(|cut| cut.span.start);
         Ok(Some(apply(message, &cuts)))
     }
+}
 
-    /// Marks what has to go: an item with the comma on the side where it leaves a whole array.
-    fn cut(&self, list: ListOf, items: Value<'_>, cuts: &mut Vec<Cut>) -> Result<(), Unreadable> {
-        if items.kind() != Kind::Array {
-            return Err(Unreadable);
-        }
-        let mut kept_until = None;
-        let mut previous_end = items.span().start + 1;
-        let mut elements = items.elements().peekable();
-        while let Some(item) = elements.next() {
-            let span = item.span();
-            let name = item.member(name_key(list)).and_then(Value::as_str);
-            if name.is_some_and(|name| self.visibility.shows(list, &name)) {
-                kept_until = Some(span.end);
-            } else {
-                let cut = match (kept_until, elements.peek()) {
-                    (Some(_), _) => previous_end..span.end,
-                    (None, Some(next)) => span.start..next.span().start,
-                    (None, None) => span.clone(),
-                };
-                cuts.push(Cut { span: cut, with: b"" });
-            }
-            previous_end = span.end;
-        }
-        Ok(())
+/// Marks what has to go: an item with the comma on the side where it leaves a whole array.
+fn cut(
+    items: Value<'_>,
+    name_key: &str,
+    shows: impl Fn(&str) -> bool,
+    cuts: &mut Vec<Cut>,
+) -> Result<(), Unreadable> {
+    if items.kind() != Kind::Array {
+        return Err(Unreadable);
     }
+    let mut kept_until = None;
+    let mut previous_end = items.span().start + 1;
+    let mut elements = items.elements().peekable();
+    while let Some(item) = elements.next() {
+        let span = item.span();
+        let name = item.member(name_key).and_then(Value::as_str);
+        if name.is_some_and(|name| shows(&name)) {
+            kept_until = Some(span.end);
+        } else {
+            let cut = match (kept_until, elements.peek()) {
+                (Some(_), _) => previous_end..span.end,
+                (None, Some(next)) => span.start..next.span().start,
+                (None, None) => span.clone(),
+            };
+            cuts.push(Cut { span: cut, with: b"" });
+        }
+        previous_end = span.end;
+    }
+    Ok(())
 }
 
 struct Cut {

@@ -7,7 +7,7 @@ use crate::{
     governance::Visibility,
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Settings},
-    protocol::Era,
+    protocol::{Era, sse::Splitter},
 };
 
 /// Runs `check` with a filter for a caller who may use what ends in `-ok`.
@@ -50,7 +50,7 @@ fn whole_items_are_cut_and_the_rest_stays_byte_for_byte() {
             (r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#, "[]"),
             (r#"[{"n\u0061me":"x-ok"},{"name":7},{},3,"x-ok"]"#, r#"[{"n\u0061me":"x-ok"}]"#),
         ] {
-            let seen = filter.document(message(tools).into()).expect("readable");
+            let seen = filter.document(message(tools).into(), &OwnTasks::new()).expect("readable");
             assert_eq!(std::str::from_utf8(&seen), Ok(&*message(left)), "{tools}");
         }
     });
@@ -61,7 +61,7 @@ fn no_list_comes_along_with_another() {
     with_filter(|filter| {
         let list = br#"{"result":{"tools":[],"prompts":[{"name":"p"}],"resources":[{"uri":"a:"}],"resourceTemplates":[{"uriTemplate":"a:{b}"}]}}"#;
         let left = r#"{"result":{"tools":[],"prompts":[],"resources":[],"resourceTemplates":[]}}"#;
-        let seen = filter.document(Bytes::from_static(list)).expect("readable");
+        let seen = filter.document(Bytes::from_static(list), &OwnTasks::new()).expect("readable");
         assert_eq!(std::str::from_utf8(&seen), Ok(left));
     });
 }
@@ -73,7 +73,7 @@ fn a_filtered_list_is_private() {
             let list = |scope| {
                 format!(r#"{{"result":{{"cacheScope":"{scope}","tools":[{{"name":"a-ok"}}]}}}}"#)
             };
-            let seen = filter.document(list(scope).into()).expect("readable");
+            let seen = filter.document(list(scope).into(), &OwnTasks::new()).expect("readable");
             assert_eq!(std::str::from_utf8(&seen), Ok(&*list(left)));
         }
     });
@@ -86,7 +86,7 @@ fn what_is_no_list_passes_and_what_cannot_be_read_does_not() {
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"tools"}}"#,
             r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required"}}"#,
         ] {
-            assert_eq!(filter.document(fine.into()), Ok(Bytes::from(fine)));
+            assert_eq!(filter.document(fine.into(), &OwnTasks::new()), Ok(Bytes::from(fine)));
         }
         for odd in [
             r#"{"result":{"tools":[],"tools":[{"name":"a"}]}}"#,
@@ -95,7 +95,7 @@ fn what_is_no_list_passes_and_what_cannot_be_read_does_not() {
             r#"[{"result":{"tools":[]}}]"#,
             "<html>",
         ] {
-            assert_eq!(filter.document(odd.into()), Err(Unreadable), "{odd}");
+            assert_eq!(filter.document(odd.into(), &OwnTasks::new()), Err(Unreadable), "{odd}");
         }
     });
 }
@@ -109,11 +109,16 @@ fn events_are_filtered_one_by_one() {
     let expected = format!("{other}id: 8\ndata: {left}\n\n: ping\n\n");
     for size in [1, 2, 7, 64, 4096] {
         with_filter(|filter| {
-            let mut filter = EventFilter::new(filter, 1 << 20);
+            let mut splitter = Splitter::new(1 << 20);
             let mut seen = Vec::new();
             for part in stream.as_bytes().chunks(size) {
-                let part = Bytes::copy_from_slice(part);
-                seen.extend_from_slice(&filter.push(part).expect("readable"));
+                let mut events = Vec::new();
+                splitter.feed(Bytes::copy_from_slice(part), &mut events).expect("short");
+                for event in events {
+                    seen.extend_from_slice(
+                        &filter.event(&event, &OwnTasks::new()).expect("readable"),
+                    );
+                }
             }
             assert_eq!(String::from_utf8(seen), Ok(expected.clone()), "parts of {size}");
         });
@@ -121,12 +126,35 @@ fn events_are_filtered_one_by_one() {
 }
 
 #[test]
-fn an_event_over_the_limit_and_an_unreadable_list_end_the_stream() {
-    for event in ["data: {\"result\":{\"tools\":[}}\n\n", "data: 12345678901234567890123456789012"]
-    {
-        with_filter(|filter| {
-            let mut filter = EventFilter::new(filter, 32);
-            assert_eq!(filter.push(event.into()), Err(Unreadable), "{event}");
-        });
+fn an_unreadable_list_does_not_pass_in_an_event() {
+    with_filter(|filter| {
+        let mut events = Vec::new();
+        let event = "data: {\"result\":{\"tools\":[}}\n\n";
+        Splitter::new(64).feed(event.into(), &mut events).expect("short");
+        assert_eq!(filter.event(&events[0], &OwnTasks::new()), Err(Unreadable));
+    });
+}
+
+#[test]
+fn what_no_reader_takes_for_json_is_foreign() {
+    for text in ["<html>", "not found", " \n", "", "\"{\"", "7"] {
+        assert!(is_foreign(text.as_bytes()), "{text}");
     }
+    for text in ["{}", " [", "\u{feff}{}", "\u{feff}", "\0{", "/**/{"] {
+        assert!(!is_foreign(text.as_bytes()), "{text}");
+    }
+    assert!(!is_foreign(b"\xff\xfe{\0"));
+}
+
+#[test]
+fn tasks_are_cut_down_to_those_that_are_owned() {
+    with_filter(|filter| {
+        let list = br#"{"result":{"tasks":[{"taskId":"a"},{"taskId":"b"},{"x":1}],"tools":[]}}"#;
+        assert_eq!(ListFilter::tasks(list), ["a", "b"].map(Box::from));
+        let own = OwnTasks::from(["b".into()]);
+        let seen = filter.document(Bytes::from_static(list), &own).expect("readable");
+        let left = r#"{"result":{"tasks":[{"taskId":"b"}],"tools":[]}}"#;
+        assert_eq!(std::str::from_utf8(&seen), Ok(left));
+        assert!(ListFilter::tasks(b"{\"result\":{\"tasks\":[}").is_empty());
+    });
 }

@@ -159,14 +159,20 @@ async fn answers_that_no_client_may_get_become_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn a_document_that_breaks_off_is_cut() {
+async fn a_document_that_breaks_off_is_an_error_or_cut() {
     const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-    let cut = [
-        format!("{HEAD}Content-Length: 50\r\n\r\n{{\"jsonrpc\":"),
-        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\nb\r\n{{\"jsonrpc\":\r\n"),
-        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\nb\r\n{{\"jsonr"),
-        format!("{HEAD}Transfer-Encoding: chunked\r\n\r\nzz\r\n{{\"jsonrpc\":\r\n"),
-    ];
+    let breaking = |text: &str| {
+        let length = text.len();
+        [
+            format!("{HEAD}Content-Length: 500000\r\n\r\n{text}"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{text}\r\n"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n5{length:x}\r\n{text}"),
+            format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{text}\r\nzz\r\n"),
+        ]
+    };
+    // Longer than what is held before anything of it goes on.
+    let cut = breaking(&format!("{{\"jsonrpc\":\"{}", "x".repeat(100_000)));
+    let short = breaking("{\"jsonrpc\":");
     let mut stub = Stub::scripted().await;
     let lictor = Lictor::start(&stub.url()).await;
     for text in &cut {
@@ -187,13 +193,22 @@ async fn a_document_that_breaks_off_is_cut() {
             assert!(broken, "{transport:?}: a cut document ended well");
         }
     }
-    assert_eq!(stub.requests(), cut.len() * TRANSPORTS.len());
-    for entry in lictor.stop(cut.len() * TRANSPORTS.len()).await {
-        assert_eq!(
-            (&entry["status"], &entry["complete"]),
-            (&"upstream_failed".into(), &false.into())
-        );
+    for text in &short {
+        for transport in TRANSPORTS {
+            let mut caller = lictor.caller(transport).await;
+            let (reply, ()) = tokio::join!(caller.post(CALL), async {
+                stub.call().await.send(text).await;
+            });
+            let answer = reply.whole().await;
+            assert_eq!((answer.status, answer.kind().as_str()), (502, "upstream_failed"));
+        }
     }
+    let requests = (cut.len() + short.len()) * TRANSPORTS.len();
+    assert_eq!(stub.requests(), requests);
+    let entries = lictor.stop(requests).await;
+    assert!(entries.iter().all(|entry| entry["status"] == "upstream_failed"));
+    let whole = entries.iter().filter(|entry| entry["complete"] == true).count();
+    assert_eq!(whole, short.len() * TRANSPORTS.len());
 }
 
 #[tokio::test]

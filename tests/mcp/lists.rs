@@ -365,8 +365,11 @@ async fn a_list_that_nobody_can_read_does_not_leave_the_stream() {
     .await;
     let lictor = Site::to(&stub.url()).start().await;
     let answer = ask(&mut agent_b(&lictor).await, "tools/list").await.text();
-    let error = answer.strip_prefix(": first\n\nevent: message\ndata: ").expect("one event");
-    let error: Value = serde_json::from_str(error.trim_end()).expect("JSON");
+    // The error stands in its place, and the stream goes on.
+    let error = answer.strip_prefix(": first\n\ndata: ").expect("one event");
+    let (error, rest) = error.split_once("\n\n").expect("another event");
+    assert_eq!(rest, "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n");
+    let error: Value = serde_json::from_str(error).expect("JSON");
     assert_eq!((&error["id"], &error["error"]["code"]), (&7.into(), &5022.into()));
     let closing = lictor.stop(1).await.remove(0);
     assert_eq!(closing["status"], "upstream_unreadable");

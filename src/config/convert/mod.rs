@@ -178,8 +178,8 @@ impl Reader<'_> {
         let body = self.size(it.body.as_ref(), 4 << 20, &place.key("body"));
         let at = place.key("bodiesInFlight");
         let bodies_in_flight = self.size(it.bodies_in_flight.as_ref(), 256 << 20, &at);
-        let list = self.size(it.list.as_ref(), 16 << 20, &place.key("list"));
-        let limits = Limits { body: body?, bodies_in_flight: bodies_in_flight?, list: list? };
+        let answer = self.size(it.answer.as_ref(), 16 << 20, &place.key("answer"));
+        let limits = Limits { body: body?, bodies_in_flight: bodies_in_flight?, answer: answer? };
         if limits.bodies_in_flight < limits.body {
             self.faults.push(&at, "has to be at least `limits.body`, or no such body is served");
         }

@@ -226,7 +226,7 @@ policy:
   groups: { ops: ['spiffe://example.org/ops/*', 'spiffe://example.org/root'] }
   pathTemplate: /tenant/{tenant}/agent/{agent}
 ledger: { directory: ledger, commitInterval: 5ms, readIntent: true, onFailure: denyWrites }
-limits: { body: 1MiB, bodiesInFlight: 2MB, list: 3MiB }
+limits: { body: 1MiB, bodiesInFlight: 2MB, answer: 3MiB }
 drain: 2m
 admin: { bind: '127.0.0.1:0' }
 health: { bind: '0.0.0.0:9441' }
@@ -249,7 +249,7 @@ telemetry: { logs: text, level: debug }
     assert_eq!(local.settings.max_connections, 7);
     assert_eq!(local.settings.idle_timeout, Duration::from_secs(90));
     assert_eq!(local.settings.keep_alive, Duration::from_secs(4));
-    assert_eq!((config.limits.list, config.drain), (3 << 20, Duration::from_secs(120)));
+    assert_eq!((config.limits.answer, config.drain), (3 << 20, Duration::from_secs(120)));
     let shadows: Vec<_> = local.routes.iter().map(|it| (it.shadow, it.refusals)).collect();
     use proxy_settings::Refusals::{HttpStatus, JsonRpc};
     assert_eq!(shadows, [(true, JsonRpc), (false, HttpStatus)]);

@@ -29,7 +29,7 @@ pub(in crate::proxy) struct Open {
     /// SPIFFE ID of the caller that opened it.
     pub(super) owner: Arc<str>,
     /// Where its messages go.
-    pub(super) endpoint: Endpoint,
+    pub(in crate::proxy) endpoint: Endpoint,
     /// Takes events of ours for it.
     pub(super) tell: mpsc::Sender<Bytes>,
     /// Ids, as JSON, of requests that were posted and have no answer yet.

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{ACCEPTED, a, b, open_by_hand, status};
 use crate::{
     http::{Caller, Reply},
-    site::{Site, TLS_A, TLS_B, call, send},
+    site::{POLICIES, Site, TLS_A, TLS_B, call, send},
     stub::{Call, Stub},
 };
 
@@ -39,7 +39,9 @@ async fn event(reply: &mut Reply, expected: &str) {
 #[tokio::test]
 async fn equal_ids_of_two_callers_never_meet() {
     let mut stub = Stub::scripted().await;
-    let lictor = Site::to(&stub.url()).start().await;
+    let asks = r#"@id("asks") permit (principal, action in Action::"asks", resource);"#;
+    let policies = format!("{POLICIES}{asks}");
+    let lictor = Site::to(&stub.url()).policies(&policies).start().await;
     let (mut a, mut b) = (a(&lictor).await, b(&lictor).await);
     open_by_hand(&mut a, &mut stub, "s-a").await;
     open_by_hand(&mut b, &mut stub, "s-b").await;
@@ -49,7 +51,7 @@ async fn equal_ids_of_two_callers_never_meet() {
     // Each is asked a question, with the same id, in the other order.
     let question = |who: &str| {
         format!(
-            "data: {{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"elicitation/create\",\"params\":{{\"message\":\"{who}\"}}}}\n\n"
+            "data: {{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"elicitation/create\",\"params\":{{\"message\":\"{who}\",\"requestedSchema\":{{\"type\":\"object\"}}}}}}\n\n"
         )
     };
     of_b.chunk(question("b")).await;
@@ -86,7 +88,7 @@ async fn equal_ids_of_two_callers_never_meet() {
     of_a.end().await;
     of_b.end().await;
     assert_eq!((to_a.chunk().await, to_b.chunk().await), (None, None));
-    lictor.stop(2 + 2 + 4).await;
+    lictor.stop(2 + 2 + 4 + 2).await;
 }
 
 #[tokio::test]
