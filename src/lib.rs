@@ -28,6 +28,7 @@
 //! *intent* is recorded before, an *outcome* after.
 
 pub mod admin;
+pub mod bridge;
 pub mod cli;
 pub mod config;
 pub mod denial;

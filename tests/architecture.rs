@@ -11,11 +11,12 @@ use std::{
 /// Module → the modules of ours that it may name. What everybody may use isn't listed: `telemetry`.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("admin", &["ledger", "policy", "state", "upstream", "identity"]),
+    ("bridge", &["protocol", "upstream"]),
     (
         "cli",
         &[
-            "server", "config", "ledger", "policy", "identity", "listener", "protocol", "proxy",
-            "upstream",
+            "bridge", "server", "config", "ledger", "policy", "identity", "listener", "protocol",
+            "proxy", "upstream",
         ],
     ),
     (
@@ -124,6 +125,21 @@ fn crates_are_named_only_where_they_belong() {
         }
     }
     assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// What is forwarded for somebody else needs a permit; the way without one is for callers of their own.
+#[test]
+fn only_the_bridge_sends_without_a_permit() {
+    let strangers: Vec<_> = sources()
+        .into_iter()
+        .filter(|(path, text)| {
+            let module = module_of(path);
+            let home = matches!(&*module, "bridge" | "cli" | "upstream");
+            !home && code_of(text).contains("Unjudged")
+        })
+        .map(|(path, _)| path)
+        .collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod ledger;
 pub mod policy;
 pub mod run;
+pub mod stdio;
 
 use std::{
     error::Error,
@@ -40,6 +41,7 @@ enum Command {
     Check(check::Check),
     Policy(policy::Options),
     Ledger(ledger::Ledger),
+    Stdio(stdio::Stdio),
 }
 
 /// Runs the command that `arguments` name, the program's own name first.
@@ -55,6 +57,7 @@ pub fn run(
             Command::Check(command) => command.run(out, err),
             Command::Policy(command) => policy::run(&command, out, err),
             Command::Ledger(command) => command.run(out, err),
+            Command::Stdio(command) => command.run(err),
         },
         Err(error) => explain(&error, out, err),
     };

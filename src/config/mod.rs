@@ -27,6 +27,7 @@ use crate::{
 
 pub use drop_in::{Governed, drop_in, state_directory};
 pub use fault::{Fault, Faults, Place};
+pub(crate) use names::{check_endpoint, is_loopback};
 
 /// Largest configuration file in bytes.
 const MAX_FILE: u64 = 4 << 20;

@@ -105,7 +105,7 @@ fn is_path_segment(segment: &str) -> bool {
 }
 
 /// The scheme and place of the Workload API (SPIFFE Workload Endpoint §4).
-pub(super) fn check_endpoint(endpoint: &str) -> Result<(), &'static str> {
+pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), &'static str> {
     let socket = endpoint
         .strip_prefix("unix://")
         .is_some_and(|path| path.starts_with('/') && path.len() > 1 && !path.contains(['?', '#']));
@@ -120,7 +120,7 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), &'static str> {
 }
 
 /// Whether traffic to this URL never leaves the host.
-pub(super) fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),

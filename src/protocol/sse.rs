@@ -174,7 +174,20 @@ impl Event {
 
     /// Whether one of its `event` fields has this value; the last one counts, but some readers differ.
     pub fn is_named(&self, name: &[u8]) -> bool {
-        self.lines().any(|line| line.name == Some(name))
+        self.lines().any(|line| value(line.content, b"event") == Some(name))
+    }
+
+    /// Its `id`, if it has one; without a value it takes back those before.
+    pub fn id(&self) -> Option<&[u8]> {
+        let ids = self.lines().filter_map(|line| value(line.content, b"id"));
+        ids.filter(|id| !id.contains(&0)).last()
+    }
+
+    /// How long to wait before connecting anew, in milliseconds, if it says so.
+    pub fn retry(&self) -> Option<u64> {
+        let waits = self.lines().filter_map(|line| value(line.content, b"retry"));
+        let plain = waits.filter(|wait| wait.iter().all(u8::is_ascii_digit));
+        plain.filter_map(|wait| std::str::from_utf8(wait).ok()?.parse().ok()).last()
     }
 
     /// The event with other data: new `data` fields stand where the first one stood, every other
@@ -203,8 +216,8 @@ impl Event {
             let marked = mem::take(&mut first) && line.content.starts_with(BYTE_ORDER_MARK);
             let mark_len = if marked { BYTE_ORDER_MARK.len() } else { 0 };
             let (mark, content) = line.content.split_at_checked(mark_len).unwrap_or_default();
-            let (name, data) = (value(content, b"event"), value(content, b"data"));
-            Field { raw: line.raw, mark, ending: line.ending, name, data }
+            let data = value(content, b"data");
+            Field { raw: line.raw, mark, content, ending: line.ending, data }
         })
     }
 }
@@ -213,8 +226,8 @@ impl Event {
 struct Field<'a> {
     raw: &'a [u8],
     mark: &'a [u8],
+    content: &'a [u8],
     ending: &'a [u8],
-    name: Option<&'a [u8]>,
     data: Option<&'a [u8]>,
 }
 

@@ -14,6 +14,7 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod unjudged;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, SetupError};
 pub use settings::{Settings, Transport, Verification};
 pub use tls::spiffe as client_config;
+pub use unjudged::Unjudged;
 
 /// One server behind Lictor.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 #![cfg(test)]
 
 mod answers;
+mod bridge;
 #[path = "../support/ca.rs"]
 #[expect(dead_code, reason = "where it puts files is for the tests of sources")]
 mod ca;

@@ -90,6 +90,23 @@ fn names_are_looked_for_in_every_field() {
 }
 
 #[test]
+fn ids_and_waits_follow_the_standard() {
+    for (event, id, retry) in [
+        ("id: 7\ndata: a\n\n", Some("7"), None),
+        ("id:7\r\nid: 8\r\nretry: 250\r\n\r\n", Some("8"), Some(250)),
+        ("id\n\n", Some(""), None),
+        ("id: a\0b\nretry: 1s\n\n", None, None),
+        ("retry:\n\n", None, None),
+        ("retry: 99999999999999999999999\n\n", None, None),
+        ("data: id: 1\n\n", None, None),
+    ] {
+        let (events, _) = split(&[event.as_bytes()]);
+        assert_eq!(events[0].id(), id.map(str::as_bytes), "{event:?}");
+        assert_eq!(events[0].retry(), retry, "{event:?}");
+    }
+}
+
+#[test]
 fn editing_data_keeps_every_other_line() {
     for (event, new, expected) in [
         ("data: a\n\n", "b", "data: b\n\n"),
