@@ -10,6 +10,11 @@ use crate::protocol::{
     json::{Kind, Member, Value},
 };
 
+/// Most names of one kind that a request may have, and most bytes in all of them: policies are given
+/// each, and a server chooses them.
+const MAX_NAMES: usize = 1_024;
+const MAX_NAME_BYTES: usize = 64 << 10;
+
 /// What a server asks for. Texts that are shown to a user or a model are not in it: nothing can be
 /// decided from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +90,8 @@ fn sampling(params: Value<'_>) -> Result<Sampling, Detail> {
         max_tokens: max_tokens
             .filter(|tokens| *tokens >= 0)
             .ok_or("`maxTokens` is no integer literal of 0 to 2^63 − 1")?,
-        hints,
-        tools,
+        hints: bounded(hints)?,
+        tools: bounded(tools)?,
         include_context: include_context.unwrap_or_else(|| "none".into()),
     })
 }
@@ -122,6 +127,14 @@ fn name_of(element: Value<'_>) -> Result<Option<Box<str>>, Detail> {
     Ok(found)
 }
 
+fn bounded(names: BTreeSet<Box<str>>) -> Result<BTreeSet<Box<str>>, Detail> {
+    let bytes: usize = names.iter().map(|name| name.len()).sum();
+    if names.len() > MAX_NAMES || bytes > MAX_NAME_BYTES {
+        return Err("more than 1,024 names of one kind, or more than 64 KiB of them");
+    }
+    Ok(names)
+}
+
 fn elicitation(params: Value<'_>) -> Result<Elicitation, Detail> {
     const NAMES: &[&str] = &["elicitationId", "mode", "requestedSchema", "task", "url"];
     let (mut mode, mut schema, mut address) = (None, None, None);
@@ -137,7 +150,7 @@ fn elicitation(params: Value<'_>) -> Result<Elicitation, Detail> {
         (Some("form") | None, Some(schema), None) => {
             let mut fields = BTreeSet::new();
             collect_fields(object(schema)?, &mut fields)?;
-            Ok(Elicitation::Form { fields })
+            Ok(Elicitation::Form { fields: bounded(fields)? })
         }
         (Some("url"), None, Some(address)) => visited(&address),
         (Some("form" | "url") | None, _, _) => {

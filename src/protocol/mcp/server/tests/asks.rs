@@ -166,3 +166,25 @@ fn an_address_has_one_host_or_is_refused() {
         assert_eq!(waits(visit(address)), server_waits(), "{address}");
     }
 }
+
+#[test]
+fn there_is_an_end_to_names() {
+    let form = |names: usize, length: usize| {
+        let field = |name: usize| format!(r#""{name:0length$}":{{}}"#);
+        let fields: Vec<_> = (0..names).map(field).collect();
+        let schema = format!(r#"{{"properties":{{{}}}}}"#, fields.join(","));
+        asked("elicitation/create", &format!(r#"{{"requestedSchema":{schema}}}"#))
+    };
+    let tools = |names: usize, length: usize| {
+        let tools: Vec<_> =
+            (0..names).map(|name| format!(r#"{{"name":"{name:0length$}"}}"#)).collect();
+        let params = format!(r#"{{"maxTokens":1,"tools":[{}]}}"#, tools.join(","));
+        asked("sampling/createMessage", &params)
+    };
+    for (names, length, fine) in
+        [(1_024, 4, true), (1_025, 4, false), (64, 1_024, true), (64, 1_025, false)]
+    {
+        assert_eq!(form(names, length).is_ok(), fine, "{names} fields of {length}");
+        assert_eq!(tools(names, length).is_ok(), fine, "{names} tools of {length}");
+    }
+}
