@@ -73,7 +73,8 @@ pub struct Notice {
     pub method: Method,
     /// The task that it tells about (`notifications/tasks`, `notifications/tasks/status`).
     pub task: Option<Box<str>>,
-    /// What that task waits for, by key.
+    /// What has to be judged before it goes on, by key: what that task waits for; and under an
+    /// empty key, a notification itself that MCP doesn't define: nobody knows what it makes clients do.
     pub requests: Vec<(Box<str>, Asked)>,
 }
 
@@ -198,6 +199,9 @@ fn notice(name: &str, params: Option<Value<'_>>) -> Result<Notice, Detail> {
         let told = Members::read(params)?;
         task = Some(told.task_id.ok_or("`taskId` is not a string")?);
         requests = told.requests;
+    }
+    if let Method::Vendor(_) = method {
+        requests.push(("".into(), Asked { method: method.clone(), asks: Asks::Plain }));
     }
     Ok(Notice { method, task, requests })
 }

@@ -304,6 +304,7 @@ fn notifications_are_named() {
         }
         let Ok(ServerMessage::Notification(notice)) = found else { panic!("{found:?}") };
         assert_eq!(notice.method, Method::Known(rule));
+        assert!(notice.requests.is_empty(), "{}", rule.name);
         assert_eq!(notice.task.is_some(), rule.name.starts_with("notifications/tasks"));
     }
     let waiting = text(
@@ -319,7 +320,9 @@ fn notifications_are_named() {
     let Ok(ServerMessage::Notification(notice)) = legacy(&text("notifications/acme", "{}")) else {
         panic!("a vendor's");
     };
-    assert_eq!(notice.method, Method::Vendor("notifications/acme".into()));
+    let method = Method::Vendor("notifications/acme".into());
+    assert_eq!(notice.method, method);
+    assert_eq!(notice.requests, [("".into(), Asked { method, asks: Asks::Plain })]);
 }
 
 #[test]
