@@ -168,7 +168,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
             .map_err(|source| StartError::Upstream { name: name.clone(), source })?;
         upstreams.push((name, upstream));
     }
-    let owners = Owners::open(config.state, state::Limits::default(), Clock.unix())
+    let owners = Owners::open(config.state, state::Limits::of, Clock.unix())
         .await
         .map_err(StartError::State)?;
     let shared = Arc::new(Shared {

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use super::{BindError, key::Key};
+use super::{BindError, Kind, key::Key};
 
 /// Shortest time between two searches for silent entries that callers set off.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,13 +27,28 @@ pub struct Limits {
     pub total: usize,
     /// How long an entry may be silent.
     pub idle: Duration,
+    /// Whether an owner's oldest entries make room for its new ones; if not, new ones are refused.
+    pub forgets: bool,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { per_owner: 10_000, total: 100_000, idle: Duration::from_secs(24 * 3600) }
+impl Limits {
+    /// The bounds on a kind.
+    ///
+    /// A session is refused before the server opens it. Tasks and continuations come with the answer to a call
+    /// that has run, which can't be refused any more; whoever has ten thousand of them can do without the oldest.
+    pub fn of(kind: Kind) -> Self {
+        let (hours, forgets) = match kind {
+            Kind::Session => (24, false),
+            Kind::Task => (24, true),
+            Kind::Continuation => (6, true),
+        };
+        let idle = Duration::from_secs(hours * 3600);
+        Self { per_owner: 10_000, total: 100_000, idle, forgets }
     }
 }
+
+/// An owner with fewer entries than this has them walked over no more often than in [`REAP_INTERVAL`].
+const MANY: usize = 1000;
 
 /// A table.
 #[derive(Debug)]
@@ -98,17 +113,38 @@ impl Memory {
         }
     }
 
-    /// Whether there is room for one more entry of `owner`.
+    /// Whether one more entry of `owner` can be made.
     pub(super) fn admits(&self, owner: &str, now: Duration) -> bool {
-        let mut table = self.lock();
-        self.make_room(&mut table, owner, now)
+        self.limits.forgets || self.make_room(owner, now).is_ok()
     }
 
-    pub(super) fn bind(&self, key: Key, owner: &Arc<str>, now: Duration) -> Result<(), BindError> {
+    /// Makes room for one more entry of `owner`, and tells what had to be forgotten for it.
+    pub(super) fn make_room(&self, owner: &str, now: Duration) -> Result<Vec<Key>, BindError> {
         let mut table = self.lock();
-        if !self.make_room(&mut table, owner, now) {
+        if self.fits(&table, owner) {
+            return Ok(Vec::new());
+        }
+        // It takes a walk over the table, which callers at their limit must not be able to ask for as
+        // often as they like.
+        let walked = now.saturating_sub(table.reaped) < REAP_INTERVAL;
+        if !walked {
+            table.reaped = now;
+            table.reap(self.limits.idle, now);
+            if self.fits(&table, owner) {
+                return Ok(Vec::new());
+            }
+        }
+        let own = table.per_owner.get(owner).copied().unwrap_or_default();
+        if !self.limits.forgets || own == 0 || (walked && own < MANY) {
             return Err(BindError::Full);
         }
+        Ok(table.forget_oldest(owner, own.div_ceil(4)))
+    }
+
+    /// Makes an entry, for which there has to be room.
+    pub(super) fn bind(&self, key: Key, owner: &Arc<str>, now: Duration) -> Result<(), BindError> {
+        let mut table = self.lock();
+        let fits = self.fits(&table, owner);
         match table.bindings.entry(key) {
             Entry::Occupied(mut taken) if taken.get().owner == *owner => {
                 let binding = taken.get_mut();
@@ -116,6 +152,7 @@ impl Memory {
                 return Ok(());
             }
             Entry::Occupied(_) => return Err(BindError::Taken),
+            Entry::Vacant(_) if !fits => return Err(BindError::Full),
             Entry::Vacant(vacant) => {
                 vacant.insert(Binding { owner: Arc::clone(owner), used: now, confirmed: now });
             }
@@ -151,20 +188,6 @@ impl Memory {
     /// Entries held now.
     pub(super) fn len(&self) -> usize {
         self.lock().bindings.len()
-    }
-
-    fn make_room(&self, table: &mut Table, owner: &str, now: Duration) -> bool {
-        if self.fits(table, owner) {
-            return true;
-        }
-        // It takes a walk over the table, which callers at their limit must not be able to ask for as
-        // often as they like.
-        if now.saturating_sub(table.reaped) < REAP_INTERVAL {
-            return false;
-        }
-        table.reaped = now;
-        table.reap(self.limits.idle, now);
-        self.fits(table, owner)
     }
 
     fn fits(&self, table: &Table, owner: &str) -> bool {
@@ -203,6 +226,18 @@ impl Table {
         }
     }
 
+    /// Takes out an owner's entries that were silent for the longest time.
+    fn forget_oldest(&mut self, owner: &str, count: usize) -> Vec<Key> {
+        let own = self.bindings.iter().filter(|(_, binding)| *binding.owner == *owner);
+        let mut own: Vec<_> = own.map(|(key, binding)| (binding.used, *key)).collect();
+        own.sort_unstable_by_key(|(used, _)| *used);
+        let oldest: Vec<Key> = own.into_iter().take(count).map(|(_, key)| key).collect();
+        for key in &oldest {
+            self.remove(key);
+        }
+        oldest
+    }
+
     fn forget(&mut self, owner: &Arc<str>) {
         if let Entry::Occupied(mut count) = self.per_owner.entry(Arc::clone(owner)) {
             *count.get_mut() = count.get().saturating_sub(1);
@@ -221,7 +256,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn memory() -> Memory {
-        Memory::new(Limits { per_owner: 2, total: 3, idle: 10 * SECOND })
+        Memory::new(Limits { per_owner: 2, total: 3, idle: 10 * SECOND, forgets: false })
     }
 
     fn key(id: &str) -> Key {
@@ -273,6 +308,32 @@ mod tests {
         assert_eq!(recall(3, 2), Recalled::Known(a.clone()));
         memory.doubt(&key("1"));
         assert_eq!(recall(3, 2), Recalled::Stale(a));
+    }
+
+    #[test]
+    fn the_oldest_make_room_where_nothing_can_be_refused() {
+        let limits = Limits { per_owner: 8, total: 10, idle: 100 * SECOND, forgets: true };
+        let memory = Memory::new(limits);
+        let (a, b, c) = (Arc::from("a"), Arc::from("b"), Arc::from("c"));
+        for id in 0..8 {
+            memory.bind(key(&id.to_string()), &a, (10 + id) * SECOND).unwrap();
+        }
+        memory.bind(key("b1"), &b, SECOND).unwrap();
+        memory.bind(key("b2"), &b, SECOND).unwrap();
+        assert!(memory.admits("a", 20 * SECOND));
+        assert_eq!(recall(&memory, "0", 20 * SECOND), Recalled::Known(a.clone()));
+        // Its own two that were silent for the longest time; nobody else's, however old.
+        let forgotten = memory.make_room("a", 21 * SECOND).unwrap();
+        assert_eq!(forgotten, [key("1"), key("2")]);
+        assert_eq!(memory.len(), 8);
+        memory.bind(key("8"), &a, 21 * SECOND).unwrap();
+        memory.bind(key("9"), &a, 21 * SECOND).unwrap();
+        // There is no room for those who have nothing to forget, nor for a walk in the same second.
+        assert_eq!(memory.make_room("c", 22 * SECOND), Err(BindError::Full));
+        assert_eq!(memory.bind(key("c1"), &c, 22 * SECOND), Err(BindError::Full));
+        assert_eq!(memory.make_room("b", 22 * SECOND), Err(BindError::Full));
+        assert_eq!(memory.make_room("b", 23 * SECOND).unwrap().len(), 1);
+        memory.bind(key("c1"), &c, 23 * SECOND).unwrap();
     }
 
     #[test]

@@ -57,22 +57,22 @@ pub struct Health {
 }
 
 impl Owners {
-    /// Opens the store. `limits` hold for each kind on its own, so that one can't crowd out another. `now` is
-    /// time since the Unix epoch, here as everywhere.
+    /// Opens the store. Each kind has `limits` of its own, so that one can't crowd out another: [`Limits::of`],
+    /// but for tests. `now` is time since the Unix epoch, here as everywhere.
     ///
     /// # Errors
     /// When the store can't be had with such settings. A Redis that doesn't answer is no error: it may come.
     pub async fn open(
         settings: Settings,
-        limits: Limits,
+        limits: fn(Kind) -> Limits,
         now: Duration,
     ) -> Result<Self, OpenError> {
         let mut store = Store::open(settings).await?;
         let found = store.take_found();
         let owners = Self {
-            sessions: Memory::new(limits),
-            tasks: Memory::new(limits),
-            continuations: Memory::new(limits),
+            sessions: Memory::new(limits(Kind::Session)),
+            tasks: Memory::new(limits(Kind::Task)),
+            continuations: Memory::new(limits(Kind::Continuation)),
             store,
         };
         for found in found {
@@ -109,7 +109,9 @@ impl Owners {
         }
         let Some(owner) = self.store.owner(&key, self.ttl(kind)).await? else { return Ok(None) };
         // Without room it is looked up again the next time.
-        let _ = memory.bind(key, &owner, now);
+        if self.make_room(memory, &owner, now).is_ok() {
+            let _ = memory.bind(key, &owner, now);
+        }
         Ok(Some(owner))
     }
 
@@ -133,9 +135,7 @@ impl Owners {
     ) -> Result<(), BindError> {
         let key = Key::new(kind, server, id);
         let memory = self.of(kind);
-        if !memory.admits(owner, now) {
-            return Err(BindError::Full);
-        }
+        self.make_room(memory, owner, now)?;
         match self.store.claim(&key, owner, self.ttl(kind)).await? {
             Claim::Granted => {}
             Claim::Taken => return Err(BindError::Taken),
@@ -174,6 +174,13 @@ impl Owners {
     /// How the store is doing.
     pub fn health(&self) -> Health {
         Health { available: self.store.available(), failures: self.store.failures() }
+    }
+
+    fn make_room(&self, memory: &Memory, owner: &str, now: Duration) -> Result<(), BindError> {
+        for key in memory.make_room(owner, now)? {
+            self.store.forget(&key, owner);
+        }
+        Ok(())
     }
 
     /// What was confirmed before is stale.

@@ -107,6 +107,15 @@ impl Store {
         }
     }
 
+    /// Is told that memory had no room for a binding any more: what memory doesn't know is not to be in a file.
+    pub(super) fn forget(&self, key: &Key, owner: &str) {
+        match self {
+            // There it can be found again.
+            Self::None | Self::Redis(_) => {}
+            Self::Embedded(file) => file.release(key, owner),
+        }
+    }
+
     /// Whether others write to it, so that it knows better than memory.
     pub(super) fn is_shared(&self) -> bool {
         match self {

@@ -55,12 +55,12 @@ fn settings(redis: &RedisServer) -> Settings {
     })
 }
 
-fn limits() -> Limits {
-    Limits { per_owner: 100, total: 200, idle: DAY }
+fn limits(kind: Kind) -> Limits {
+    Limits { per_owner: 100, total: 200, idle: DAY, forgets: kind == Kind::Continuation }
 }
 
 async fn open(settings: &Settings) -> Owners {
-    Owners::open(settings.clone(), limits(), Clock.unix()).await.expect("a store")
+    Owners::open(settings.clone(), limits, Clock.unix()).await.expect("a store")
 }
 
 /// On a busy machine Redis may take longer than it is waited for; that can be tried again.
@@ -172,8 +172,18 @@ async fn owners_are_bounded_whatever_the_store() {
         let other =
             patiently(async || owners.bind(Kind::Task, "s", "b", &principal("b"), now).await);
         assert_eq!(other.await, Ok(()), "{store}");
+        // Where the answer to a call that has run brings them, the oldest make room.
+        for id in 0..150 {
+            let (id, now) = (id.to_string(), now + id * SECOND);
+            let bind = async || owners.bind(Kind::Continuation, "s", &id, &a, now).await;
+            assert_eq!(patiently(bind).await, Ok(()), "{store}");
+        }
+        let kept = owners.len(Kind::Continuation);
+        assert!((75..=100).contains(&kept), "{store}: {kept}");
+        let last = async || owners.owner(Kind::Continuation, "s", "149", now).await;
+        assert_eq!(patiently(last).await, Ok(Some(a.clone())), "{store}");
         // After a day without use all is forgotten.
-        let later = now + DAY + 2 * SECOND;
+        let later = now + DAY + 200 * SECOND;
         let admitted = patiently(async || owners.admits(Kind::Task, &a, later)).await;
         assert_eq!(admitted, Ok(()), "{store}");
         owners.reap(later);
@@ -219,7 +229,7 @@ async fn the_file_remembers_what_the_process_forgets() {
     }
     // Whatever is asked for next is written after it.
     owners.bind(Kind::Session, "s", "last", &b, now).await.expect("bound");
-    let second = Owners::open(settings.clone(), limits(), now).await;
+    let second = Owners::open(settings.clone(), limits, now).await;
     assert!(matches!(second, Err(OpenError::Embedded(_))), "one process at a time");
     drop(owners);
     let owners = reopened(&settings).await;
@@ -245,7 +255,7 @@ async fn the_file_remembers_what_the_process_forgets() {
 async fn reopened(settings: &Settings) -> Owners {
     let opening = async {
         loop {
-            if let Ok(owners) = Owners::open(settings.clone(), limits(), Clock.unix()).await {
+            if let Ok(owners) = Owners::open(settings.clone(), limits, Clock.unix()).await {
                 return owners;
             }
             tokio::task::yield_now().await;
@@ -259,6 +269,6 @@ async fn a_damaged_file_is_not_taken_for_an_empty_one() {
     let directory = TempDir::new().expect("a directory");
     std::fs::write(directory.path().join("state.redb"), b"not what it should be").expect("a file");
     let settings = Settings::Directory(directory.path().to_owned());
-    let opened = Owners::open(settings, limits(), Clock.unix()).await;
+    let opened = Owners::open(settings, limits, Clock.unix()).await;
     assert!(matches!(opened, Err(OpenError::Embedded(_))));
 }

@@ -79,7 +79,8 @@ impl Dialer {
         let settings = &self.settings;
         let mut info = RedisConnectionInfo::default()
             .set_db(settings.database.into())
-            .set_lib_name("lictor", env!("CARGO_PKG_VERSION"));
+            // One command less that its user needs to be allowed.
+            .set_skip_set_lib_name();
         if let Some(username) = &settings.username {
             info = info.set_username(username);
         }
