@@ -19,6 +19,7 @@ mod http;
 mod identity;
 mod ledger;
 mod lists;
+mod ownership;
 mod policies;
 mod process;
 #[path = "../support/redis.rs"]
