@@ -6,6 +6,7 @@
 
 mod genesis;
 mod listeners;
+mod processes;
 mod reload;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -14,7 +15,6 @@ use arc_swap::ArcSwap;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{oneshot, watch},
-    task::JoinSet,
     time::timeout,
 };
 
@@ -193,6 +193,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     }
     readiness.set(Part::Listeners, true);
     let mut keepers = reload::start(&shared, config.policy, source.as_ref(), &readiness);
+    keepers.spawn(processes::follow(upstreams.clone(), metrics.clone()));
     stop.told().await;
     tracing::info!("told to stop; finishing what is in flight");
     readiness.drain();
@@ -208,22 +209,13 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
             tracing::warn!("some calls did not end in time and are cut");
         }
     };
-    tokio::join!(goodbye, close(upstreams));
+    tokio::join!(goodbye, processes::end(upstreams));
     keepers.abort_all();
     ledger.flush().await;
     // Health and metrics outlive everything else. Whoever was told may be gone already.
     let _ = ended.send(());
     let _ = admin.await;
     Ok(Some(ledger))
-}
-
-/// Ends the processes behind all upstreams at once.
-async fn close(upstreams: Vec<(String, Arc<Upstream>)>) {
-    let mut closing = JoinSet::new();
-    for (_, upstream) in upstreams {
-        closing.spawn(async move { upstream.close().await });
-    }
-    closing.join_all().await;
 }
 
 async fn open_ledger(

@@ -30,6 +30,7 @@ use crate::{
 pub use endpoint::Endpoint;
 pub use error::{Error, SetupError};
 pub use settings::{Settings, Transport, Verification};
+pub use stdio::Census;
 pub use tls::spiffe as client_config;
 pub use unjudged::Unjudged;
 
@@ -140,6 +141,14 @@ impl Upstream {
         match &self.way {
             Way::Http(http) => http.endpoint(announced),
             Way::Stdio(_) => None,
+        }
+    }
+
+    /// The processes that were started for it; `None` if it is no command.
+    pub fn processes(&self) -> Option<Census> {
+        match &self.way {
+            Way::Http(_) => None,
+            Way::Stdio(bridge) => Some(bridge.census()),
         }
     }
 

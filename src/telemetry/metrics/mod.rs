@@ -53,6 +53,8 @@ pub struct Metrics {
     svid_not_after: Arc<AtomicU64>,
     policy_reloads: IntCounterVec,
     unsafe_settings: IntGaugeVec,
+    processes: IntGaugeVec,
+    crashed_processes: IntCounterVec,
 }
 
 impl Default for Metrics {
@@ -146,6 +148,18 @@ impl Metrics {
                 "Settings in force that weaken what is enforced, and in how many places.",
                 &["setting"],
             ),
+            processes: gauges(
+                &registry,
+                "lictor_upstream_processes",
+                "Processes that run for an upstream that is a command.",
+                &["upstream"],
+            ),
+            crashed_processes: counters(
+                &registry,
+                "lictor_upstream_process_crashes_total",
+                "Processes of an upstream that ended by themselves.",
+                &["upstream"],
+            ),
             registry,
         }
     }
@@ -169,6 +183,13 @@ impl Metrics {
     /// Tells how many bytes of bodies are held while they are judged.
     pub fn set_bodies_in_flight(&self, bytes: usize) {
         self.bodies_in_flight.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Tells how many processes run for an upstream, and how many more have crashed than at the last time.
+    pub fn set_processes(&self, upstream: &str, running: usize, crashed: u64) {
+        let running = i64::try_from(running).unwrap_or(i64::MAX);
+        self.processes.with_label_values(&[upstream]).set(running);
+        self.crashed_processes.with_label_values(&[upstream]).inc_by(crashed);
     }
 
     /// Counts a caller's connection as open for as long as the guard lives; `listener` is a name

@@ -54,6 +54,15 @@ fn calls_are_counted_by_what_they_were() {
 fn gauges_follow_their_guards() {
     let metrics = Metrics::new();
     metrics.set_bodies_in_flight(15);
+    for (running, crashed) in [(3, 2), (1, 1)] {
+        metrics.set_processes("files", running, crashed);
+    }
+    let processes = |name, count| [format!("{name}{{upstream=\"files\"}} {count}")];
+    for (name, count) in
+        [("lictor_upstream_processes", 1), ("lictor_upstream_process_crashes_total", 3)]
+    {
+        assert_eq!(samples(&metrics, name), processes(name, count));
+    }
     let stream = metrics.open_stream();
     let connection = metrics.open_connection("inbound");
     assert_eq!(
@@ -103,6 +112,7 @@ fn every_metric_is_documented() {
     metrics.set_unsafe_setting("mode: shadow", 1);
     metrics.set_identity("ready", None);
     metrics.set_state(&STATE);
+    metrics.set_processes("files", 1, 0);
     drop(metrics.open_connection("inbound"));
     let text = metrics.render(Duration::ZERO).expect("text");
     let names: Vec<_> = text

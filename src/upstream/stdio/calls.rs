@@ -75,6 +75,14 @@ impl State {
         left
     }
 
+    /// Lets nobody use the process any more, if nobody does.
+    pub(super) fn end_if_unused(&mut self) -> bool {
+        let listened = self.stream.as_ref().is_some_and(Outbox::is_taken);
+        let unused = !self.over && !listened && self.calls.is_empty();
+        self.over |= unused;
+        unused
+    }
+
     /// Nothing comes any more; calls in flight see their inboxes end, and so does the stream, in good order
     /// if that was wanted.
     pub(super) fn finish(&mut self, wanted: bool) {

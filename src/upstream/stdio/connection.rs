@@ -10,7 +10,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -132,17 +132,23 @@ impl Connection {
         self.write(message::plain(body)).await
     }
 
-    /// Passes a cancellation on, if what it is about still runs. Only the session itself names its ids.
+    /// Passes a cancellation on, if what it is about still runs, and ends the call: no answer is expected any
+    /// more (MCP 2025-11-25 `basic/utilities/cancellation`), and few servers send one. Only the session itself
+    /// names its ids.
     pub(super) async fn cancel(&self, body: &[u8]) -> Result<(), Over> {
         let number = message::cancelled(body).and_then(|id| {
             let state = self.lock();
             let mut calls = state.calls.iter();
             calls.find(|(_, call)| *call.id.as_json() == *id).map(|(number, _)| *number)
         });
-        match number.and_then(|number| message::number_cancelled(body, number)) {
-            Some(line) => self.write(line).await,
-            None => Ok(()),
+        let line = number.and_then(|number| message::number_cancelled(body, number));
+        let (Some(number), Some(line)) = (number, line) else { return Ok(()) };
+        self.write(line).await?;
+        if let Some(call) = self.lock().calls.remove(&number) {
+            // Whoever has gone needs no end.
+            let _ = call.outbox.put(Part::End);
         }
+        Ok(())
     }
 
     /// Opens the session's stream of server messages.
@@ -265,6 +271,20 @@ impl Connection {
             }
             sleep(left).await;
         }
+    }
+
+    /// Ends the process if nobody has a call at it.
+    pub(super) fn end_if_unused(&self) -> bool {
+        let unused = self.lock().end_if_unused();
+        if unused {
+            self.end(End::Asked);
+        }
+        unused
+    }
+
+    /// When it was last used.
+    pub(super) fn used(&self) -> Instant {
+        self.lock().used
     }
 
     async fn write(&self, line: Vec<u8>) -> Result<(), Over> {

@@ -44,6 +44,7 @@ use super::{
 use crate::protocol::{Call, Era, Id, Kind};
 
 pub(super) use answer::Body;
+pub use table::Census;
 
 /// How long an answer may take to be sent as one document; later it is a stream.
 const HOLD: Duration = Duration::from_secs(1);
@@ -51,6 +52,7 @@ const HOLD: Duration = Duration::from_secs(1);
 const NO_SESSION: &str = r#"{"code":-32000,"message":"Mcp-Session-Id is missing"}"#;
 const UNKNOWN_SESSION: &str = r#"{"code":-32001,"message":"Session not found"}"#;
 const STREAM_TAKEN: &str = r#"{"code":-32000,"message":"Only one stream is allowed per session"}"#;
+const CANCELLED: &str = r#"{"code":-32800,"message":"Request cancelled"}"#;
 const NO_METHOD: &str = r#"{"code":-32000,"message":"Method not allowed"}"#;
 const STATELESS_ONLY: &str = r#"{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"]}}"#;
 
@@ -100,6 +102,11 @@ impl Bridge {
         }
     }
 
+    /// What runs, and what has crashed so far.
+    pub(super) fn census(&self) -> Census {
+        self.table.census()
+    }
+
     /// Ends all processes, and waits for that. None is started any more.
     pub(super) async fn close(&self) {
         self.table.close().await;
@@ -122,7 +129,7 @@ impl Bridge {
         }
         let session = session_id()?;
         let connection =
-            self.start(Key::Session(session.as_str().into()), owner, Manner::Session)?;
+            self.start(Key::Session(session.as_str().into()), owner, Manner::Session).await?;
         let opening = Opening(Some(Arc::clone(&connection)));
         let Asked { mut answer, error } = self
             .ask(&connection, call, id, headers, &body, Listening::Answer)
@@ -207,7 +214,7 @@ impl Bridge {
             Listening::Everything
         };
         let ask = async || {
-            let connection = self.start(key.clone(), owner, manner)?;
+            let connection = self.start(key.clone(), owner, manner).await?;
             self.ask(&connection, call, id, headers, &body, listening).await
         };
         let asked = match ask().await {
@@ -237,6 +244,9 @@ impl Bridge {
         let first = self.first(connection, &mut inbox, takes_events).await?;
         Ok(match first {
             Some(Part::Unreadable) => return Err(answer::unreadable().into()),
+            Some(Part::End) => {
+                Asked { answer: answer::fault(StatusCode::OK, Some(id), CANCELLED), error: None }
+            }
             Some(Part::Answer(message, error)) if takes_documents => {
                 Asked { answer: answer::document(answer::status(call, error), message), error }
             }
@@ -271,8 +281,20 @@ impl Bridge {
         part.map(Some).ok_or_else(ended)
     }
 
-    /// A process that takes calls: one that runs, or a new one.
-    fn start(
+    /// A process that takes calls: one that runs, or a new one, for which another may have to go.
+    async fn start(
+        self: &Arc<Self>,
+        key: Key,
+        owner: &str,
+        manner: Manner,
+    ) -> Result<Arc<Connection>, Error> {
+        match self.try_start(key.clone(), owner, manner) {
+            Err(Error::Full) if self.table.make_room().await => self.try_start(key, owner, manner),
+            done => done,
+        }
+    }
+
+    fn try_start(
         self: &Arc<Self>,
         key: Key,
         owner: &str,

@@ -23,7 +23,7 @@ pub(super) enum Part {
     Event(Bytes),
     /// The answer itself, and the code of the error if it is one.
     Answer(Bytes, Option<i64>),
-    /// The stream is over, as it should be.
+    /// Nothing more comes, as it should be: the session has ended, or the call was cancelled.
     End,
     /// What came can't be read.
     Unreadable,

@@ -5,9 +5,10 @@ use std::{
     io,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     backoff::Backoff,
@@ -15,6 +16,9 @@ use super::{
     process::Ended,
 };
 use crate::{telemetry::Clock, upstream::Error};
+
+/// Longest time that a process takes to end once it was told to.
+const ENDING: Duration = Duration::from_secs(4);
 
 /// What a process is found by.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -33,7 +37,16 @@ pub(super) struct Table {
     rows: Mutex<Rows>,
     most: usize,
     most_per_caller: usize,
-    emptied: Notify,
+    freed: Notify,
+}
+
+/// The processes of a command, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// That have not ended yet.
+    pub running: usize,
+    /// That have ended by themselves since the start.
+    pub crashed: u64,
 }
 
 #[derive(Default)]
@@ -44,6 +57,7 @@ struct Rows {
     running: HashMap<u64, Running>,
     numbers: HashMap<Key, u64>,
     backoff: Backoff,
+    crashed: u64,
 }
 
 /// A process that has not been reaped yet.
@@ -57,7 +71,7 @@ pub(super) struct Running {
 
 impl Table {
     pub(super) fn new(most: usize, most_per_caller: usize) -> Self {
-        Self { rows: Mutex::default(), most, most_per_caller, emptied: Notify::new() }
+        Self { rows: Mutex::default(), most, most_per_caller, freed: Notify::new() }
     }
 
     /// A process that takes calls.
@@ -113,23 +127,47 @@ impl Table {
     pub(super) fn forget(&self, ended: &Running, how: &Ended) {
         let mut rows = self.lock();
         if how.crashed {
+            rows.crashed += 1;
             rows.backoff.crashed(&ended.owner, Clock.instant());
         }
         rows.running.remove(&ended.number);
         if rows.numbers.get(&ended.key) == Some(&ended.number) {
             rows.numbers.remove(&ended.key);
         }
-        if rows.running.is_empty() {
-            self.emptied.notify_waiters();
-        }
+        self.freed.notify_waiters();
+    }
+
+    /// Where as many processes run as may, ends one that serves no session and that nobody has used for the
+    /// longest time, and waits for that. Whether it helped.
+    pub(super) async fn make_room(&self) -> bool {
+        let mut freed = pin!(self.freed.notified());
+        // Registered before the end is asked for, so that it can't fall in between.
+        freed.as_mut().enable();
+        let ended = {
+            let rows = self.lock();
+            let mut stateless: Vec<&Running> = rows
+                .running
+                .values()
+                .filter(|running| running.connection.is_stateless())
+                .filter(|_| rows.running.len() >= self.most)
+                .collect();
+            stateless.sort_by_key(|running| running.connection.used());
+            stateless.into_iter().any(|running| running.connection.end_if_unused())
+        };
+        ended && timeout(ENDING, freed).await.is_ok()
+    }
+
+    pub(super) fn census(&self) -> Census {
+        let rows = self.lock();
+        Census { running: rows.running.len(), crashed: rows.crashed }
     }
 
     /// Ends everything that runs, and waits for it. Nothing is started any more.
     pub(super) async fn close(&self) {
         loop {
-            let mut emptied = pin!(self.emptied.notified());
+            let mut freed = pin!(self.freed.notified());
             // Registered before the look, so that the last end can't fall in between.
-            emptied.as_mut().enable();
+            freed.as_mut().enable();
             {
                 let mut rows = self.lock();
                 rows.closed = true;
@@ -140,7 +178,7 @@ impl Table {
                     return;
                 }
             }
-            emptied.await;
+            freed.await;
         }
     }
 

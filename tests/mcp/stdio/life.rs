@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     http::{find, within},
-    site::{agent_a, logged},
+    site::{agent_a, logged, metrics, sample},
 };
 
 /// Waits until a process is no more.
@@ -79,6 +79,18 @@ async fn a_crash_fails_its_calls_and_ends_its_session_alone() {
     let again = Session::open(&mut a).await;
     assert_eq!(again.call(&mut a, "echo", "{}").await, "{}");
     logged(&lictor, "process ended by itself").await;
+    let counting = async {
+        loop {
+            let metrics = metrics(&lictor).await;
+            let count = |name| sample(&metrics, name, &["upstream=\"files\""]);
+            let crashes = count("lictor_upstream_process_crashes_total");
+            if (count("lictor_upstream_processes"), crashes) == (2.0, 1.0) {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the count of processes", counting).await;
     lictor.stop(4 + 1 + 3 + 2 + 3).await;
 }
 

@@ -183,7 +183,8 @@ async fn a_cancellation_names_the_call_as_its_process_knows_it() {
     let lictor = site().start().await;
     let (mut a, mut other) = (agent_a(&lictor).await, agent_a(&lictor).await);
     let session = Session::open(&mut a).await;
-    let hanging = session.post(&mut a, &tool_call("101", "hang", "{}")).await;
+    let mut hanging = session.post(&mut a, &tool_call("101", "hang", "{}")).await;
+    assert_eq!(hanging.header("content-type"), Some("text/event-stream"));
     for id in [r#""101""#, "102", "101"] {
         let cancelled = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
@@ -199,8 +200,10 @@ async fn a_cancellation_names_the_call_as_its_process_knows_it() {
         seen.iter().filter(|it| it["method"] == "notifications/cancelled").collect();
     let [cancelled] = cancelled.as_slice() else { panic!("{cancelled:?}") };
     assert_eq!(cancelled["params"]["requestId"], hang["id"]);
-    drop(hanging);
-    lictor.stop_with(|closings| closings >= 6).await;
+    // No answer is to be expected, so the stream has ended.
+    assert_eq!(hanging.chunk().await, None);
+    assert_eq!(session.call(&mut a, "echo", "{}").await, "{}");
+    lictor.stop(2 + 1 + 3 + 2).await;
 }
 
 #[tokio::test]

@@ -177,3 +177,31 @@ async fn a_line_of_the_log_is_for_the_only_call_there_is() {
     drop((hanging, other));
     lictor.stop(3).await;
 }
+
+#[tokio::test]
+async fn an_unused_process_makes_room_and_a_session_does_not() {
+    let lictor = site().upstream("maxProcesses: 1").start().await;
+    let (mut a, mut b) = (agent_a(&lictor).await, agent_b(&lictor).await);
+    let of_a = call(&mut a, "pid", "{}").await;
+    assert_ne!(call(&mut b, "pid", "{}").await, of_a);
+    let hanging = post_stateless(&mut b, &stateless_call("5", "hang", "{}")).await;
+    let refused = post_stateless(&mut a, &stateless_call("7", "pid", "{}")).await.whole().await;
+    assert_eq!((refused.status, &*refused.kind()), (503, "too_many_sessions"));
+    assert!(hanging.status == 200 && hanging.header("content-length").is_none());
+    drop((hanging, b));
+    // The cancelled call leaves the process unused, so that a session can have its place.
+    let opening = async {
+        loop {
+            let reply = send(&mut a, "POST", &[], message("1", "initialize", "{}")).await;
+            let opened = reply.status == 200;
+            reply.whole().await;
+            if opened {
+                return;
+            }
+        }
+    };
+    within("room for a session", opening).await;
+    let refused = post_stateless(&mut a, &stateless_call("7", "pid", "{}")).await.whole().await;
+    assert_eq!(refused.kind(), "too_many_sessions");
+    lictor.stop_with(|closings| closings >= 6).await;
+}
