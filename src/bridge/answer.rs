@@ -22,6 +22,8 @@ pub(super) struct Awaited<'a> {
     pub(super) id: &'a Id,
     /// Whether it opens the session.
     pub(super) opens: bool,
+    /// Whether it lists tools, for a client whose calls have headers.
+    pub(super) lists: bool,
 }
 
 impl Link {
@@ -33,7 +35,11 @@ impl Link {
         line: Bytes,
     ) -> Result<(), Failure> {
         let (head, body) = self.post(message, line).await?.into_parts();
-        let awaited = Awaited { id, opens: message.is("initialize") };
+        let awaited = Awaited {
+            id,
+            opens: message.is("initialize"),
+            lists: message.version.is_some() && message.is("tools/list"),
+        };
         if !head.status.is_success() {
             return self.refused(awaited, head.status, body).await;
         }
@@ -107,6 +113,9 @@ impl Link {
         let own = awaited.filter(|awaited| look.answers(awaited.id));
         match (own, look.answered()) {
             (Some(Awaited { opens: true, .. }), _) => self.negotiate(look.negotiated()),
+            (Some(Awaited { lists: true, .. }), _) => {
+                look.result.into_iter().for_each(|result| self.mirrors.learn(result));
+            }
             (Some(_), _) | (None, None) => {}
             (None, Some(other)) => self.settle(&other),
         }

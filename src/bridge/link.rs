@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     failure::Failure,
     message::{Id, Outgoing},
+    mirrors::Mirrors,
     output::Output,
 };
 use crate::upstream::{self, Answer, Unjudged};
@@ -38,6 +39,7 @@ const OPENING: Duration = Duration::from_secs(30);
 pub(super) struct Link {
     pub(super) server: Unjudged,
     pub(super) output: Output,
+    pub(super) mirrors: Mirrors,
     session: Mutex<Session>,
     under_way: Mutex<HashMap<Id, UnderWay>>,
     /// Messages under way that open the session.
@@ -72,6 +74,7 @@ impl Link {
         Self {
             server,
             output,
+            mirrors: Mirrors::default(),
             session: Mutex::default(),
             under_way: Mutex::default(),
             opening: watch::Sender::new(0),
@@ -160,6 +163,9 @@ impl Link {
         }
         if let Some(name) = message.name.clone().filter(|_| modern) {
             headers.insert(NAME, name);
+        }
+        if message.version.is_some() && message.is("tools/call") {
+            self.mirrors.add(&mut headers, &line);
         }
         self.send(Method::POST, headers, line).await
     }

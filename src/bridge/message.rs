@@ -147,7 +147,7 @@ impl<'a> Look<'a> {
 
 /// A value for `Mcp-Name` (MCP 2026-07-28 `basic/transports/streamable-http`, "Standard Headers"): as it is where a
 /// field can hold it unambiguously, in base64 where it can't.
-fn mirrored(value: &str) -> Option<HeaderValue> {
+pub(super) fn mirrored(value: &str) -> Option<HeaderValue> {
     let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
         && value.trim_matches([' ', '\t']) == value
         && !(value.starts_with("=?base64?") && value.ends_with("?="));

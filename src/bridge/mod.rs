@@ -19,6 +19,7 @@ mod answer;
 mod failure;
 mod link;
 mod message;
+mod mirrors;
 mod output;
 mod stream;
 #[cfg(test)]

@@ -62,6 +62,31 @@ async fn headers_mirror_the_body() {
 }
 
 #[tokio::test]
+async fn arguments_are_mirrored_for_tools_that_were_listed() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Site::to(&stub.url()).start().await;
+    let mut bridge = Bridge::to(&lictor).await;
+    let call = modern("tools/call", r#""name":"echo","arguments":{"region":"eu"}"#);
+    for listed in [false, true] {
+        if listed {
+            bridge.say(modern("tools/list", "")).await;
+            let tool = r#"{"name":"echo","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
+            let list = format!(r#"{{"resultType":"complete","tools":[{tool}]}}"#);
+            stub.call().await.answer(&list).await;
+            assert_eq!(bridge.hear().await["result"]["tools"][0]["name"], "echo");
+        }
+        bridge.say(&call).await;
+        let asked = stub.call().await;
+        assert_eq!(asked.seen.head.header("mcp-param-region"), listed.then_some("eu"));
+        asked.answer(r#"{"resultType":"complete"}"#).await;
+        bridge.hear().await;
+    }
+    bridge.hang_up();
+    assert!(bridge.ended().await.success());
+    lictor.stop(3).await;
+}
+
+#[tokio::test]
 async fn a_client_of_both_eras_falls_back() {
     let mut stub = Stub::scripted().await;
     let lictor = Site::to(&stub.url()).start().await;
