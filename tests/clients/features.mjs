@@ -1,10 +1,13 @@
 // Everything that a client can do, one feature after the other on one client object, for each TypeScript
 // client. The first argument is where the server is: a URL, `sse+URL`, or a command as a JSON list, which
-// the client starts. Prints one line of JSON: for each feature either what was `seen`, in words that don't depend on
-// client or server, with whatever more there is in `detail`, or the `error` that it ended in. A feature
-// that the client's interface doesn't have is left out. Judging it all is the caller's business.
+// the client starts. A third argument `everything` says that it is the everything server, no fixture.
+// Prints one line of JSON: for each feature either what was `seen`, in words that don't depend on client
+// or server, with whatever more there is in `detail`, or the `error` that it ended in. A feature that the
+// client's interface doesn't have is left out. Judging it all is the caller's business.
 import { EventEmitter, once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
+
+import { EVERYTHING } from "./everything.mjs";
 
 const PATIENCE = 20_000;
 const WATCHED = "test://watched-resource";
@@ -234,7 +237,8 @@ export async function features(connect, { modern }) {
   const about = { ...connection, modern, news, heard };
 
   const seen = {};
-  for (const [name, run] of Object.entries(FEATURES)) {
+  const all = process.argv[4] === "everything" ? EVERYTHING : FEATURES;
+  for (const [name, run] of Object.entries(all)) {
     if ((modern ? LEGACY : MODERN).includes(name)) continue;
     // Only Streamable HTTP has sessions that are ended and streams that are resumed.
     if (!connection.transport.terminateSession && SESSION.includes(name)) continue;

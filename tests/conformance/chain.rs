@@ -19,7 +19,7 @@ const PERMIT: &str = r#"@id("everything") permit (principal, action, resource);"
 const REFUSED: &str = "test_refused";
 
 /// The transport that a fixture speaks, and clients with it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Wire {
     StreamableHttp,
     /// Of revision 2024-11-05.
@@ -76,7 +76,7 @@ pub(crate) async fn chain(fixture: &Server, wire: Wire) -> Chain {
 
     let directory = prepare(&format!("{PERMIT}\n{forbid}"));
     let identity = identity(&ca, "/lictor/far", directory.path());
-    let far = lictor(directory.path(), &far_config(&identity, fixture.address, wire)).await;
+    let far = lictor(directory.path(), &far_config(&identity, &fixture.url, wire)).await;
     let far_directory = directory;
 
     let directory = prepare(PERMIT);
@@ -129,7 +129,7 @@ admin: {{ bind: 127.0.0.1:0 }}
     )
 }
 
-fn far_config(identity: &str, fixture: SocketAddr, wire: Wire) -> String {
+fn far_config(identity: &str, url: &str, wire: Wire) -> String {
     let transport = wire.key();
     format!(
         "
@@ -140,7 +140,7 @@ listeners:
     tls: mutual
     routes: [{{ path: /mcp, protocol: mcp, upstream: fixture }}]
 upstreams:
-  - {{ name: fixture, url: 'http://{fixture}/mcp', transport: {transport} }}
+  - {{ name: fixture, url: '{url}', transport: {transport} }}
 policy: {{ directory: policies }}
 ledger: {{ directory: ledger }}
 admin: {{ bind: 127.0.0.1:0 }}

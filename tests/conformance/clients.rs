@@ -79,7 +79,7 @@ async fn drive(driver: &str, mode: &str) {
     let id = data["decisionId"].as_str().expect("an id to ask the operator about");
     assert!(message.contains(id), "`{message}` names the decision `{id}`");
 
-    let counts = Seen::by("ts_v1.mjs", "", &fixture.mcp_url(), COUNT).await.before;
+    let counts = Seen::by("ts_v1.mjs", "", &fixture.url, COUNT).await.before;
     assert!(counts.contains("test_simple_text"), "{counts}");
     assert!(!counts.contains("test_refused"), "the refused call never got there: {counts}");
 }
@@ -124,7 +124,7 @@ async fn fastmcp() {
 async fn nothing_is_refused_without_the_chain() {
     let fixture = fixture("mcp_server.py", Wire::StreamableHttp).await;
     for (driver, mode) in [("ts_v1.mjs", ""), ("python_mcp.py", "auto")] {
-        let seen = Seen::by(driver, mode, &fixture.mcp_url(), PLAN).await;
+        let seen = Seen::by(driver, mode, &fixture.url, PLAN).await;
         seen.expect_allowed_calls();
         assert!(seen.refusal.is_none(), "{driver}: {:?}", seen.refusal);
         assert!(seen.lists_the_refused_tool());

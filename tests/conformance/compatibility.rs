@@ -15,12 +15,12 @@ use self::{
         Client, FASTMCP_LEGACY, FASTMCP_MODERN, INSPECTOR_LEGACY, INSPECTOR_MODERN, PYTHON_LEGACY,
         PYTHON_MODERN, TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY, TYPESCRIPT_V2_MODERN,
     },
-    features::{FEATURES, Report},
+    features::{FEATURES, Report, difference},
 };
 use crate::{
     PYTHON, TYPESCRIPT,
     chain::{Wire, chain},
-    process::fixture,
+    process::{everything, fixture},
 };
 
 #[tokio::test]
@@ -61,6 +61,26 @@ async fn clients_of_2024_11_05_see_the_same_through_the_chain() {
     judge("HTTP+SSE, the transport of 2024-11-05", vec![all]);
 }
 
+/// The server that people know, on the SDK that most servers are on.
+#[tokio::test]
+async fn the_everything_server_is_the_same_through_the_chain() {
+    for wire in [Wire::StreamableHttp, Wire::Sse] {
+        let server = everything(wire).await;
+        let chain = chain(&server, wire).await;
+        let [direct, governed] = [&server.url, &chain.url].map(|url| wire.target(url));
+        for client in [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY] {
+            let direct = client.report_everything(&direct).await;
+            let governed = client.report_everything(&governed).await;
+            let failed = direct.values().filter(|seen| seen.get("error").is_some()).count();
+            assert_eq!((direct.len(), failed), (21, 1), "all works but reading what isn't there");
+            for (name, seen) in &direct {
+                let difference = difference(Some(seen), governed.get(name));
+                assert!(difference.is_none(), "{wire:?} {}: {difference:?}", client.driver);
+            }
+        }
+    }
+}
+
 /// What a client saw in front of one server.
 struct Pair<'a> {
     server: &'static str,
@@ -74,7 +94,7 @@ async fn reports<'a>(wire: Wire, server: &'static str, clients: &'a [Client]) ->
     // Each side has a server of its own, since what one client sets off reaches all that listen.
     let (plain, behind) = tokio::join!(fixture(server, wire), fixture(server, wire));
     let chain = chain(&behind, wire).await;
-    let [direct, governed] = [plain.mcp_url(), chain.url.clone()].map(|url| wire.target(&url));
+    let [direct, governed] = [&plain.url, &chain.url].map(|url| wire.target(url));
     let mut pairs = Vec::new();
     for client in clients {
         let (direct, governed) = tokio::join!(client.report(&direct), client.report(&governed));

@@ -44,7 +44,7 @@ const TYPESCRIPT: &str = "mcp_server.mjs";
 async fn compare(script: &str, part: Part) {
     let Part { selection, passed, failed } = part;
     let fixture = process::fixture(script, Wire::StreamableHttp).await;
-    let direct = Report::of(&fixture.mcp_url(), selection).await;
+    let direct = Report::of(&fixture.url, selection).await;
     assert_eq!((direct.passed(), direct.failed()), (passed, failed), "the fixture by itself");
 
     let chain = governed_chain(&fixture).await;

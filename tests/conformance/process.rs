@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, BufReader, Lines},
     process::{Child, Command},
     task::JoinHandle,
     time::timeout,
@@ -21,9 +21,11 @@ use tokio::{
 use crate::chain::Wire;
 
 /// Time for a server to say where it listens.
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(40);
 /// Time for a program to finish.
 const RUN: Duration = Duration::from_secs(150);
+
+const EVERYTHING: &str = "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 
 /// A path inside `tests/`.
 pub(crate) fn tests_path(name: &str) -> PathBuf {
@@ -42,38 +44,50 @@ pub(crate) fn interpreter(script: &str) -> PathBuf {
 
 /// A running server.
 pub(crate) struct Server {
-    /// Where it listens.
-    pub(crate) address: SocketAddr,
-    _child: Child,
-}
-
-impl Server {
     /// Its MCP endpoint.
-    pub(crate) fn mcp_url(&self) -> String {
-        format!("http://{}/mcp", self.address)
-    }
+    pub(crate) url: String,
+    _child: Child,
+    _output: AbortOnDrop,
 }
 
 /// Starts a fixture of `tests/fixtures` on a free port.
 pub(crate) async fn fixture(script: &str, wire: Wire) -> Server {
-    let mut child = command(interpreter(script))
-        .arg(tests_path("fixtures").join(script))
-        .args(["--port", "0", "--transport", wire.option()])
+    let mut program = command(interpreter(script));
+    program.arg(tests_path("fixtures").join(script));
+    program.args(["--port", "0", "--transport", wire.option()]);
+    listening(program, "/mcp").await
+}
+
+/// Starts the everything server on a free port.
+pub(crate) async fn everything(wire: Wire) -> Server {
+    let (transport, path) = match wire {
+        Wire::StreamableHttp => ("streamableHttp", "/mcp"),
+        Wire::Sse => ("sse", "/sse"),
+    };
+    let mut program = command(interpreter(EVERYTHING));
+    program.arg("--import").arg(tests_path("fixtures/announce.mjs"));
+    program.arg(tests_path(EVERYTHING)).arg(transport).env("PORT", "0");
+    listening(program, path).await
+}
+
+/// Starts a server that says `listening on ADDRESS`.
+async fn listening(mut program: Command, path: &str) -> Server {
+    let mut child = program
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("`{script}`: {error}; run `make setup`"));
+        .unwrap_or_else(|error| panic!("{program:?}: {error}; run `make setup`"));
     let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-    let address = timeout(START, async {
-        while let Some(line) = lines.next_line().await.expect("output of the fixture is text") {
+    let url = timeout(START, async {
+        while let Some(line) = lines.next_line().await.expect("output of the server is text") {
             if let Some(address) = line.strip_prefix("listening on ") {
-                return address.parse().expect("an address follows");
+                return format!("http://{address}{path}");
             }
         }
-        panic!("`{script}` ended before it listened");
+        panic!("{program:?} ended before it listened");
     })
     .await
-    .unwrap_or_else(|_| panic!("`{script}` took more than {START:?} to start"));
-    Server { address, _child: child }
+    .unwrap_or_else(|_| panic!("{program:?} took more than {START:?} to start"));
+    Server { url, _child: child, _output: drain(lines) }
 }
 
 /// A running Lictor.
@@ -107,9 +121,12 @@ pub(crate) async fn lictor(directory: &Path, config: &str) -> Lictor {
     })
     .await;
     let Ok(Some(address)) = address else { panic!("Lictor doesn't listen: {}", seen.join("\n")) };
-    // A log that nobody reads would stall the process once the pipe is full.
-    let log = tokio::spawn(async move { while let Ok(Some(_)) = log.next_line().await {} });
-    Lictor { address, _child: child, _log: AbortOnDrop(log) }
+    Lictor { address, _child: child, _log: drain(log) }
+}
+
+/// Reads on: output that nobody reads stalls a process once the pipe is full, or ends it.
+fn drain(mut lines: Lines<BufReader<impl AsyncRead + Unpin + Send + 'static>>) -> AbortOnDrop {
+    AbortOnDrop(tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} }))
 }
 
 struct AbortOnDrop(JoinHandle<()>);

@@ -43,12 +43,22 @@ pub(super) const FASTMCP_MODERN: Client =
     client("fastmcp", "fastmcp", "features_fastmcp.py", "auto");
 
 impl Client {
-    /// What it sees of the server at `target`, which is of the form that the drivers take.
+    /// What it sees of the fixture at `target`, which is of the form that the drivers take.
     pub(super) async fn report(&self, target: &str) -> Report {
+        self.drive(target, "fixture").await
+    }
+
+    /// What it sees of the everything server there.
+    pub(super) async fn report_everything(&self, target: &str) -> Report {
+        self.drive(target, "everything").await
+    }
+
+    async fn drive(&self, target: &str, server: &str) -> Report {
         let script = tests_path("clients").join(self.driver);
-        let arguments = [script.as_ref(), OsStr::new(target), OsStr::new(self.mode)];
+        let [target, mode, server] = [target, self.mode, server].map(OsStr::new);
+        let arguments = [script.as_ref(), target, mode, server];
         let Output { succeeded, stdout, stderr } = run(interpreter(self.driver), &arguments).await;
-        assert!(succeeded, "{} {} {target}: {stderr}", self.driver, self.mode);
+        assert!(succeeded, "{} {target:?} {mode:?}: {stderr}", self.driver);
         // fastmcp writes log messages to stdout too.
         let report = stdout.lines().last().unwrap_or_default();
         serde_json::from_str(report).unwrap_or_else(|error| panic!("{}: {error}", self.driver))

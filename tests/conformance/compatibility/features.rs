@@ -90,14 +90,19 @@ impl Feature {
         if direct.is_some_and(|direct| direct["seen"] != self.expected()) {
             return Some(format!("doesn't work without the chain: {}", show(direct, 0)));
         }
-        (direct != governed).then(|| {
-            let [one, two] =
-                [direct, governed].map(|seen| seen.map(Value::to_string).unwrap_or_default());
-            let same = one.chars().zip(two.chars()).take_while(|(one, two)| one == two).count();
-            let (direct, governed) = (show(direct, same), show(governed, same));
-            format!("directly {direct}\n    but through the chain {governed}")
-        })
+        difference(direct, governed)
     }
+}
+
+/// Where what was seen directly and through the chain differs.
+pub(super) fn difference(direct: Option<&Value>, governed: Option<&Value>) -> Option<String> {
+    (direct != governed).then(|| {
+        let [one, two] =
+            [direct, governed].map(|seen| seen.map(Value::to_string).unwrap_or_default());
+        let same = one.chars().zip(two.chars()).take_while(|(one, two)| one == two).count();
+        let (direct, governed) = (show(direct, same), show(governed, same));
+        format!("directly {direct}\n    but through the chain {governed}")
+    })
 }
 
 /// A part of what was seen, from shortly before the character at `from`: a list of tools is long.
