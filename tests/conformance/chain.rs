@@ -6,6 +6,7 @@
 
 use std::{fs, net::SocketAddr, path::Path};
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
@@ -68,6 +69,17 @@ pub(crate) async fn governed_chain(fixture: &Server) -> Chain {
 
 /// Starts a chain in front of `fixture`, which speaks `wire`.
 pub(crate) async fn chain(fixture: &Server, wire: Wire) -> Chain {
+    let far = format!("url: '{}', transport: {}", fixture.url, wire.key());
+    chain_to(&far, wire).await
+}
+
+/// Starts a chain whose far end starts `command` for each session or caller.
+pub(crate) async fn chain_to_command(command: &[String]) -> Chain {
+    chain_to(&format!("command: {}", json!(command)), Wire::StreamableHttp).await
+}
+
+/// `upstream` is how the far Lictor reaches the server; between the two, and before them, it is `wire`.
+async fn chain_to(upstream: &str, wire: Wire) -> Chain {
     let ca = Ca::new(DOMAIN);
     let forbid = format!(
         r#"@id("refused") @reason("nobody may call this")
@@ -76,7 +88,7 @@ pub(crate) async fn chain(fixture: &Server, wire: Wire) -> Chain {
 
     let directory = prepare(&format!("{PERMIT}\n{forbid}"));
     let identity = identity(&ca, "/lictor/far", directory.path());
-    let far = lictor(directory.path(), &far_config(&identity, &fixture.url, wire)).await;
+    let far = lictor(directory.path(), &far_config(&identity, upstream)).await;
     let far_directory = directory;
 
     let directory = prepare(PERMIT);
@@ -129,8 +141,7 @@ admin: {{ bind: 127.0.0.1:0 }}
     )
 }
 
-fn far_config(identity: &str, url: &str, wire: Wire) -> String {
-    let transport = wire.key();
+fn far_config(identity: &str, upstream: &str) -> String {
     format!(
         "
 identity: {{ {identity} }}
@@ -140,7 +151,7 @@ listeners:
     tls: mutual
     routes: [{{ path: /mcp, protocol: mcp, upstream: fixture }}]
 upstreams:
-  - {{ name: fixture, url: '{url}', transport: {transport} }}
+  - {{ name: fixture, {upstream} }}
 policy: {{ directory: policies }}
 ledger: {{ directory: ledger }}
 admin: {{ bind: 127.0.0.1:0 }}

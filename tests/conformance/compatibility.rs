@@ -10,6 +10,8 @@ mod features;
 
 use std::{env, fmt::Write as _, fs, path::PathBuf};
 
+use serde_json::json;
+
 use self::{
     clients::{
         Client, FASTMCP_LEGACY, FASTMCP_MODERN, INSPECTOR_LEGACY, INSPECTOR_MODERN, PYTHON_LEGACY,
@@ -19,29 +21,27 @@ use self::{
 };
 use crate::{
     PYTHON, TYPESCRIPT,
-    chain::{Wire, chain},
-    process::{everything, fixture},
+    chain::{Wire, chain, chain_to_command},
+    process::{everything, everything_command, fixture, fixture_command},
 };
 
 #[tokio::test]
 async fn clients_of_2025_11_25_see_the_same_through_the_chain() {
     let clients = [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY, PYTHON_LEGACY, FASTMCP_LEGACY];
     let (python, typescript) = tokio::join!(
-        reports(Wire::StreamableHttp, PYTHON, &clients),
-        reports(Wire::StreamableHttp, TYPESCRIPT, &clients),
+        over_http(Wire::StreamableHttp, PYTHON, &clients),
+        over_http(Wire::StreamableHttp, TYPESCRIPT, &clients),
     );
-    judge(
-        "2025-11-25: sessions, event streams, questions from the server",
-        vec![python, typescript],
-    );
+    let heading = "2025-11-25: sessions, event streams, questions from the server";
+    judge(heading, vec![python, typescript]);
 }
 
 #[tokio::test]
 async fn clients_of_2026_07_28_see_the_same_through_the_chain() {
     let clients = [TYPESCRIPT_V2_MODERN, PYTHON_MODERN, FASTMCP_MODERN];
     let (python, typescript) = tokio::join!(
-        reports(Wire::StreamableHttp, PYTHON, &clients),
-        reports(Wire::StreamableHttp, TYPESCRIPT, &clients),
+        over_http(Wire::StreamableHttp, PYTHON, &clients),
+        over_http(Wire::StreamableHttp, TYPESCRIPT, &clients),
     );
     judge("2026-07-28: no sessions, input by rounds, subscriptions", vec![python, typescript]);
 }
@@ -50,16 +50,28 @@ async fn clients_of_2026_07_28_see_the_same_through_the_chain() {
 #[tokio::test]
 async fn the_inspector_sees_the_same_through_the_chain() {
     let clients = [INSPECTOR_LEGACY, INSPECTOR_MODERN];
-    let all = reports(Wire::StreamableHttp, PYTHON, &clients).await;
+    let all = over_http(Wire::StreamableHttp, PYTHON, &clients).await;
     judge("The Inspector's command line: 2025-11-25 and 2026-07-28", vec![all]);
 }
 
 #[tokio::test]
 async fn clients_of_2024_11_05_see_the_same_through_the_chain() {
     let clients = [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY, PYTHON_LEGACY];
-    let all = reports(Wire::Sse, PYTHON, &clients).await;
+    let all = over_http(Wire::Sse, PYTHON, &clients).await;
     judge("HTTP+SSE, the transport of 2024-11-05", vec![all]);
 }
+
+/// Clients that used to start the server by themselves, and now use the URL of a Lictor that does.
+#[tokio::test]
+async fn a_server_on_standard_streams_is_the_same_through_the_chain() {
+    let command = fixture_command(PYTHON);
+    let chain = chain_to_command(&command).await;
+    let all = reports(PYTHON, &BOTH_ERAS, &json!(command).to_string(), &chain.url).await;
+    judge("Servers on standard input and output", vec![all]);
+}
+
+const BOTH_ERAS: [Client; 5] =
+    [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY, PYTHON_LEGACY, TYPESCRIPT_V2_MODERN, PYTHON_MODERN];
 
 /// The server that people know, on the SDK that most servers are on.
 #[tokio::test]
@@ -67,16 +79,22 @@ async fn the_everything_server_is_the_same_through_the_chain() {
     for wire in [Wire::StreamableHttp, Wire::Sse] {
         let server = everything(wire).await;
         let chain = chain(&server, wire).await;
-        let [direct, governed] = [&server.url, &chain.url].map(|url| wire.target(url));
-        for client in [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY] {
-            let direct = client.report_everything(&direct).await;
-            let governed = client.report_everything(&governed).await;
-            let failed = direct.values().filter(|seen| seen.get("error").is_some()).count();
-            assert_eq!((direct.len(), failed), (21, 1), "all works but reading what isn't there");
-            for (name, seen) in &direct {
-                let difference = difference(Some(seen), governed.get(name));
-                assert!(difference.is_none(), "{wire:?} {}: {difference:?}", client.driver);
-            }
+        compare_everything(&wire.target(&server.url), &wire.target(&chain.url)).await;
+    }
+    let command = everything_command();
+    let chain = chain_to_command(&command).await;
+    compare_everything(&json!(command).to_string(), &chain.url).await;
+}
+
+async fn compare_everything(direct: &str, governed: &str) {
+    for client in [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY] {
+        let seen = client.report_everything(direct).await;
+        let governed = client.report_everything(governed).await;
+        let failed = seen.values().filter(|seen| seen.get("error").is_some()).count();
+        assert_eq!((seen.len(), failed), (21, 1), "all works but reading what isn't there");
+        for (name, seen) in &seen {
+            let difference = difference(Some(seen), governed.get(name));
+            assert!(difference.is_none(), "{direct} {}: {difference:?}", client.driver);
         }
     }
 }
@@ -89,15 +107,23 @@ struct Pair<'a> {
     governed: Report,
 }
 
-/// What each client sees of the server, directly and through the chain.
-async fn reports<'a>(wire: Wire, server: &'static str, clients: &'a [Client]) -> Vec<Pair<'a>> {
+async fn over_http<'a>(wire: Wire, server: &'static str, clients: &'a [Client]) -> Vec<Pair<'a>> {
     // Each side has a server of its own, since what one client sets off reaches all that listen.
     let (plain, behind) = tokio::join!(fixture(server, wire), fixture(server, wire));
     let chain = chain(&behind, wire).await;
-    let [direct, governed] = [&plain.url, &chain.url].map(|url| wire.target(url));
+    reports(server, clients, &wire.target(&plain.url), &wire.target(&chain.url)).await
+}
+
+/// What each client sees of the server at two places.
+async fn reports<'a>(
+    server: &'static str,
+    clients: &'a [Client],
+    direct: &str,
+    governed: &str,
+) -> Vec<Pair<'a>> {
     let mut pairs = Vec::new();
     for client in clients {
-        let (direct, governed) = tokio::join!(client.report(&direct), client.report(&governed));
+        let (direct, governed) = tokio::join!(client.report(direct), client.report(governed));
         pairs.push(Pair { server, client, direct, governed });
     }
     pairs

@@ -58,6 +58,20 @@ pub(crate) async fn fixture(script: &str, wire: Wire) -> Server {
     listening(program, "/mcp").await
 }
 
+/// The command of a fixture that serves its standard streams.
+pub(crate) fn fixture_command(script: &str) -> [String; 4] {
+    let file = tests_path("fixtures").join(script);
+    let [program, file] = [interpreter(script), file].map(|path| path.display().to_string());
+    [program, file, "--transport".to_owned(), "stdio".to_owned()]
+}
+
+/// The command of the everything server, serving its standard streams.
+pub(crate) fn everything_command() -> [String; 3] {
+    let [program, file] =
+        [interpreter(EVERYTHING), tests_path(EVERYTHING)].map(|path| path.display().to_string());
+    [program, file, "stdio".to_owned()]
+}
+
 /// Starts the everything server on a free port.
 pub(crate) async fn everything(wire: Wire) -> Server {
     let (transport, path) = match wire {
@@ -103,7 +117,7 @@ pub(crate) async fn lictor(directory: &Path, config: &str) -> Lictor {
     let file = directory.join("lictor.yaml");
     fs::write(&file, config).expect("written");
     let mut child = command(env!("CARGO_BIN_EXE_lictor").into())
-        .args([OsStr::new("run"), OsStr::new("-f"), file.as_os_str()])
+        .args([OsStr::new("run"), OsStr::new("--allow-stdio"), OsStr::new("-f"), file.as_os_str()])
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary was built");

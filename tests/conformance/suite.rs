@@ -1,6 +1,11 @@
 //! Runs the MCP conformance suite, against a URL or on a client, and reads what it found, check by check.
 
-use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs,
+    path::Path,
+};
 
 use serde::Deserialize;
 
@@ -106,8 +111,9 @@ impl Report {
     /// become doubtful there and didn't here.
     pub(crate) fn lost_in(&self, other: &Self) -> Vec<String> {
         let nothing = Outcomes::default();
-        let known = self.checks.keys().chain(other.checks.keys());
-        let mut lost: Vec<_> = known
+        let known: BTreeSet<_> = self.checks.keys().chain(other.checks.keys()).collect();
+        known
+            .into_iter()
             .filter_map(|check| {
                 let here = self.checks.get(check).unwrap_or(&nothing);
                 let there = other.checks.get(check).unwrap_or(&nothing);
@@ -119,9 +125,7 @@ impl Report {
                     format!("{scenario}: {id} ({name}): {}", there.messages.join("; "))
                 })
             })
-            .collect();
-        lost.dedup();
-        lost
+            .collect()
     }
 }
 
