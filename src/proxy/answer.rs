@@ -1,6 +1,6 @@
 //! The head of an answer, and which way its body takes.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header, response::Parts};
@@ -207,6 +207,7 @@ impl Proxy {
             occasion,
             session: session.map(Into::into),
             open: None,
+            answered: AtomicBool::new(false),
             replies: Arc::new(Semaphore::new(reply::AT_ONCE)),
         })
     }

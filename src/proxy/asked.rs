@@ -6,7 +6,10 @@
 //! whoever waits is told: the server of its own request, or the caller of its call. Tasks and continuations
 //! that a server hands out are bound to the caller before they go on.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -50,6 +53,8 @@ pub(super) struct Back<'a> {
     pub(super) session: Option<Box<str>>,
     /// The stream of the HTTP+SSE transport that the answer is, once it is open.
     pub(super) open: Option<Arc<Open>>,
+    /// Whether the answer to the call went on, and no task with it.
+    pub(super) answered: AtomicBool,
     /// Places for refusals on their way to the server.
     pub(super) replies: Arc<Semaphore>,
 }
@@ -79,6 +84,11 @@ impl Back<'_> {
     }
 
     async fn answer(&self, id: Option<Id>, outcome: Outcome, digest: [u8; 32]) -> Passage {
+        // The progress of a task goes on after the answer that made it (MCP 2025-11-25
+        // `basic/utilities/tasks`).
+        if !matches!(outcome, Outcome::Task { .. }) {
+            self.note_answer();
+        }
         match self.outcome(outcome, digest).await {
             Ok(askings) => Passage::Goes(askings),
             Err(denial) => Passage::Refused(id.or_else(|| self.call.id().cloned()), denial),
@@ -105,6 +115,10 @@ impl Back<'_> {
     }
 
     async fn notice(&self, notice: &Notice, digest: [u8; 32]) -> Passage {
+        // Strict clients give up their connection over a token that they know no more.
+        if notice.method.name() == "notifications/progress" && self.is_answered() {
+            return self.withhold("late");
+        }
         if let Some(task) = &notice.task
             && !self.is_own(state::Kind::Task, task).await
         {
@@ -269,6 +283,16 @@ impl Back<'_> {
         let now = self.occasion.record.clock.unix();
         let owner = self.proxy.shared.owners.owner(kind, &self.served.server, id, now).await;
         matches!(owner, Ok(Some(owner)) if owner == self.occasion.caller)
+    }
+
+    /// The answer to the call goes on.
+    pub(super) fn note_answer(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// A stream that listens, or answers the calls of others, is never done.
+    fn is_answered(&self) -> bool {
+        self.call.id().is_some() && self.answered.load(Ordering::Relaxed)
     }
 
     /// Whether the server can be answered at all: modern revisions have no way for that.

@@ -73,6 +73,10 @@ impl<'a> Events<'a> {
 
     /// What goes on of a plain event.
     pub(super) fn plain(&mut self, event: &Event) -> Bytes {
+        // Without a method it is an answer, and a call's stream brings no other's. Without data it is none.
+        if event.data().is_some_and(|data| !data.is_empty()) {
+            self.back.note_answer();
+        }
         self.listed(event, &OwnTasks::new())
     }
 

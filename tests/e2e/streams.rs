@@ -489,7 +489,7 @@ async fn a_session_is_its_owners() {
     let denied: Vec<_> = closed.iter().filter(|entry| entry["kind"] == "denied").collect();
     assert_eq!(denied.len(), 6);
     assert!(denied.iter().all(|entry| entry["peer"] == "spiffe://one.test/other"));
-    assert!(denied.iter().all(|entry| entry["stage"] == "session"));
+    assert!(denied.iter().all(|entry| entry["stage"] == "ownership"));
 }
 
 #[tokio::test]

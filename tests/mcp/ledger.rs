@@ -262,7 +262,7 @@ when { context.input.count > 9 };
             "Mcp-Session-Id: s\r\n",
             "denied",
             "unknown_session",
-            "session",
+            "ownership",
             "deny",
         ),
         (request("vendor/x", "{}"), none, "denied", "unknown_method", "policy", "deny"),

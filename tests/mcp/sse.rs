@@ -326,3 +326,25 @@ async fn each_path_serves_one_method() {
     drop(stream);
     lictor.stop(5).await;
 }
+
+#[tokio::test]
+async fn a_refused_question_is_answered_where_the_server_takes_messages() {
+    let mut stub = Stub::scripted().await;
+    let lictor = lictor(&stub).await;
+    let Stream { mut reply, mut far, .. } = open(a(&lictor).await, &mut stub, "s-1").await;
+    let question = r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#;
+    let log = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
+    far.chunk(format!("data: {question}\n\n{log}")).await;
+    assert_eq!(event(&mut reply).await, log);
+    let mut told = stub.call().await;
+    assert_eq!(told.seen.head.start, format!("POST {AT} HTTP/1.1"));
+    let error: Value = serde_json::from_slice(&told.seen.body).expect("JSON");
+    assert_eq!((&error["id"], &error["error"]["code"]), (&"q".into(), &4030.into()));
+    told.send(ACCEPTED).await;
+    told.keep();
+    far.end().await;
+    assert_eq!(reply.chunk().await, None);
+    let closings = lictor.stop(2).await;
+    let asked = closings.iter().find(|entry| entry["direction"] == "outbound").expect("an entry");
+    assert_eq!((&asked["status"], &asked["complete"]), (&"policy_denied".into(), &true.into()));
+}

@@ -107,6 +107,9 @@ fn every_metric_is_documented() {
     calls.observe(&finished(None, Verdict::Shadow, "ok"));
     metrics.refuse_connection("inbound", "limit");
     metrics.shadow_denial("files", "policy_denied");
+    metrics.server_request("files", None, Verdict::Deny, "policy_denied");
+    metrics.server_reply("files", "delivered");
+    metrics.withheld("files", "refused");
     metrics.policy_reload(true);
     metrics.policy_reload(false);
     metrics.set_unsafe_setting("mode: shadow", 1);

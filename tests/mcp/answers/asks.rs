@@ -286,3 +286,57 @@ async fn a_modern_stream_brings_no_requests() {
     let closings = lictor.stop(2).await;
     assert_eq!(asked(&closings)[0]["status"], "invalid_request");
 }
+
+#[tokio::test]
+async fn progress_after_the_answer_does_not_reach_the_caller() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let progress = event(
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#,
+    );
+    let log = event(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
+    for (text, is_late) in [("{}", true), (r#"{"task":{"taskId":"t-1"}}"#, false)] {
+        let body = call("echo", "{}");
+        let (reply, mut upstream) = stream(&mut caller, &mut stub, "POST", &[], body).await;
+        let answer = event(&result(&upstream.seen, text));
+        upstream.chunk([": begins\n\n", &progress, &answer, &progress, &log].concat()).await;
+        upstream.end().await;
+        let late = if is_late { "" } else { &progress };
+        let expected = [": begins\n\n", &progress, &answer, late, &log].concat();
+        assert_eq!(rest(reply).await, expected);
+    }
+    let late = sample(&metrics(&lictor).await, "lictor_withheld_messages_total", &[]);
+    assert_eq!(late, 1.0);
+    lictor.stop(2).await;
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_ends_the_stream_and_cancels_nothing() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    for is_modern in [false, true] {
+        let mut caller = agent_a(&lictor).await;
+        let asking = async {
+            match is_modern {
+                true => {
+                    super::modern_reply(&mut caller, "tools/call", "echo", r#""name":"echo""#).await
+                }
+                false => send(&mut caller, "POST", &[], call("echo", "{}")).await,
+            }
+        };
+        let (mut reply, mut upstream) = tokio::join!(asking, async {
+            let mut call = stub.call().await;
+            call.begin_events().await;
+            call
+        });
+        upstream.chunk(": begins\n\n").await;
+        reads(&mut reply, ": begins\n\n").await;
+        drop((reply, caller));
+        upstream.abandoned().await;
+    }
+    // Whoever wants to cancel a call says so.
+    assert_eq!(stub.requests(), 2);
+    let closings = lictor.stop(2).await;
+    assert!(closings.iter().all(|entry| entry["status"] == "client_gone"));
+}

@@ -71,6 +71,29 @@ async fn what_is_permitted_is_asked_and_goes_on_for_its_caller_only() {
 }
 
 #[tokio::test]
+async fn a_question_outlives_the_process() {
+    let stub = Stub::answering(|seen| json(&asking(seen))).await;
+    for (state, goes_on) in [("state: { directory: state }", true), ("", false)] {
+        let mut lictor = site(&stub.url()).with(state).start().await;
+        let mut a = agent_a(&lictor).await;
+        let first = modern(&mut a, "tools/call", "echo", &params("echo", "")).await;
+        assert_eq!(first.json()["result"]["resultType"], "input_required");
+        lictor.signal("KILL").await;
+        lictor.ended().await;
+        let lictor = lictor.restart().await;
+        let (mut a, mut b) = (agent_a(&lictor).await, agent_b(&lictor).await);
+        let other = modern(&mut b, "tools/call", "echo", &params("echo", "step 1")).await;
+        assert_eq!(other.kind(), "unknown_continuation");
+        let second = modern(&mut a, "tools/call", "echo", &params("echo", "step 1")).await;
+        match goes_on {
+            true => assert_eq!(second.json()["result"]["resultType"], "complete"),
+            false => assert_eq!(second.kind(), "unknown_continuation"),
+        }
+        lictor.stop_with(|closings| closings >= 2).await;
+    }
+}
+
+#[tokio::test]
 async fn one_refused_request_refuses_the_answer() {
     let document = Stub::answering(|seen| json(&result(seen, &asks(SAMPLING, STATE)))).await;
     let stream = Stub::answering(|seen| streamed(&result(seen, &asks(SAMPLING, STATE)))).await;
