@@ -60,27 +60,49 @@ pub(super) struct Back<'a> {
 }
 
 impl Back<'_> {
-    /// Judges an event of which [`server::may_ask`] said yes.
-    pub(super) async fn judge(&self, data: &[u8]) -> Passage {
+    /// Judges an event of which [`server::may_ask`] said yes. An error means that the stream has to end.
+    pub(super) async fn judge(&self, data: &[u8]) -> Result<Passage, Denial> {
         let digest = Sha256::digest(data).into();
-        match server::decode(data, self.call.era) {
+        let message = server::decode(data, self.call.era);
+        self.admit(&message)?;
+        Ok(match message {
             Ok(ServerMessage::Request { id, asked }) => self.request(&id, &asked, digest).await,
             Ok(ServerMessage::Notification(notice)) => self.notice(&notice, digest).await,
             Ok(ServerMessage::Answer { id, outcome }) => self.answer(id, outcome, digest).await,
             Err(undecodable) => self.undecodable(undecodable, data, digest),
-        }
+        })
     }
 
     /// Judges a document of which [`server::may_ask`] said yes. Only an answer comes as one.
-    pub(super) async fn judge_document(&self, data: &[u8]) -> Passage {
-        match server::decode(data, self.call.era) {
-            Ok(ServerMessage::Answer { id, outcome }) => {
-                self.answer(id, outcome, Sha256::digest(data).into()).await
+    pub(super) async fn judge_document(&self, data: &[u8]) -> Result<Vec<Asking>, Denial> {
+        let message = server::decode(data, self.call.era);
+        self.admit(&message)?;
+        match message {
+            Ok(ServerMessage::Answer { outcome, .. }) => {
+                self.outcome(outcome, Sha256::digest(data).into()).await
             }
             Ok(ServerMessage::Request { .. } | ServerMessage::Notification(_)) | Err(_) => {
-                Passage::Refused(None, Denial::UpstreamUnreadable)
+                Err(Denial::UpstreamUnreadable)
             }
         }
+    }
+
+    /// A refusal is written down without waiting, so a server could fill the memory with what it asks: what
+    /// needs entries is looked at only while the ledger takes some.
+    fn admit(&self, message: &Result<ServerMessage, Undecodable>) -> Result<(), Denial> {
+        let needs_entries = match message {
+            Ok(ServerMessage::Request { .. }) => true,
+            Ok(ServerMessage::Notification(notice)) => !notice.requests.is_empty(),
+            Ok(ServerMessage::Answer { outcome, .. }) => match outcome {
+                Outcome::InputRequired { .. } => true,
+                Outcome::Complete | Outcome::Task { .. } | Outcome::Error => false,
+            },
+            Err(undecodable) => matches!(undecodable.waits, Waits::Server(_)),
+        };
+        if !needs_entries {
+            return Ok(());
+        }
+        self.proxy.shared.record.ledger.admits(false).map_err(|_| Denial::LedgerUnavailable)
     }
 
     async fn answer(&self, id: Option<Id>, outcome: Outcome, digest: [u8; 32]) -> Passage {

@@ -12,7 +12,6 @@ use pingora::protocols::http::ServerSession;
 use super::{
     Halt, Proxy, Read,
     answer::{self, Coming, Passing, essence_is},
-    asked::Passage,
     relay::{self, Collected},
 };
 use crate::{
@@ -43,7 +42,7 @@ impl Proxy {
         let is_list = answer::lists(call) && !shadow;
         let limit = if is_list || may_ask(call) { self.shared.limits.answer } else { HELD };
         let phase = self.shared.drain.watch();
-        let whole = match relay::collect(session, &mut coming, phase, limit).await? {
+        let mut whole = match relay::collect(session, &mut coming, phase, limit).await? {
             Collected::Whole(whole) => whole,
             Collected::Begun(denial) if is_list => return Err(denial.into()),
             Collected::Begun(_) => {
@@ -55,7 +54,15 @@ impl Proxy {
             }
         };
         self.still_believed(read.peer.as_deref())?;
-        let (askings, own) = self.judge_document(exchange, read, &coming.head, &whole).await?;
+        let (askings, own) = match self.judge_document(exchange, read, &coming.head, &whole).await {
+            Ok(judged) => judged,
+            // An error page says enough by its status.
+            Err(Denial::UpstreamUnreadable) if !coming.head.status.is_success() => {
+                whole = Bytes::new();
+                (Vec::new(), OwnTasks::new())
+            }
+            Err(denial) => return Err(denial.into()),
+        };
         let seen = match is_list {
             true => {
                 let visibility = self.visibility(call, principal, served);
@@ -98,15 +105,15 @@ impl Proxy {
         }
         let back = self.back((call, principal, permit), exchange.id, read, &head.headers);
         let back = back.ok_or(Denial::NoRoute)?;
-        let passage = match asks {
-            true => back.judge_document(whole).await,
-            false => Passage::Goes(Vec::new()),
+        let askings = match asks {
+            true => back.judge_document(whole).await?,
+            false => Vec::new(),
         };
-        match passage {
-            Passage::Goes(askings) => Ok((askings, back.own_tasks(whole).await)),
-            Passage::Withheld => Err(Denial::UpstreamUnreadable),
-            Passage::Refused(_, denial) => Err(denial),
-        }
+        let own = match answer::lists(call) {
+            true => back.own_tasks(whole).await,
+            false => OwnTasks::new(),
+        };
+        Ok((askings, own))
     }
 }
 

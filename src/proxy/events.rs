@@ -80,14 +80,14 @@ impl<'a> Events<'a> {
         self.listed(event, &OwnTasks::new())
     }
 
-    /// What goes on of any other, and what it asks.
-    pub(super) async fn judged(&mut self, event: &Event) -> (Bytes, Vec<Asking>) {
+    /// What goes on of any other, and what it asks. An error means that the stream has to end.
+    pub(super) async fn judged(&mut self, event: &Event) -> Result<(Bytes, Vec<Asking>), Denial> {
         let data = event.data().unwrap_or_default();
         let passage = match server::may_ask(&data) {
-            true => self.back.judge(&data).await,
+            true => self.back.judge(&data).await?,
             false => Passage::Goes(Vec::new()),
         };
-        match passage {
+        Ok(match passage {
             Passage::Goes(askings) => {
                 let own = match self.lists {
                     Some(_) => self.back.own_tasks(&data).await,
@@ -97,7 +97,7 @@ impl<'a> Events<'a> {
             }
             Passage::Withheld | Passage::Refused(None, _) => (Bytes::new(), Vec::new()),
             Passage::Refused(Some(id), denial) => (self.refuse(event, &id, &denial), Vec::new()),
-        }
+        })
     }
 
     fn listed(&mut self, event: &Event, own: &OwnTasks) -> Bytes {

@@ -228,7 +228,7 @@ impl Relay<'_> {
                 continue;
             }
             self.write(ready.take(), false).await?;
-            let (bytes, askings) = events.judged(&event).await;
+            let (bytes, askings) = events.judged(&event).await?;
             let written = self.write(bytes, false).await;
             for asking in askings {
                 asking.close(written.err().unwrap_or(End::Answered));

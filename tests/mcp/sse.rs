@@ -331,7 +331,8 @@ async fn each_path_serves_one_method() {
 async fn a_refused_question_is_answered_where_the_server_takes_messages() {
     let mut stub = Stub::scripted().await;
     let lictor = lictor(&stub).await;
-    let Stream { mut reply, mut far, .. } = open(a(&lictor).await, &mut stub, "s-1").await;
+    let Stream { mut reply, mut far, place: _, _caller } =
+        open(a(&lictor).await, &mut stub, "s-1").await;
     let question = r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#;
     let log = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
     far.chunk(format!("data: {question}\n\n{log}")).await;

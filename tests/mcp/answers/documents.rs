@@ -89,3 +89,24 @@ async fn a_body_that_readers_could_decode_in_two_ways_is_refused() {
         lictor.stop(1).await;
     }
 }
+
+#[tokio::test]
+async fn an_error_page_that_cannot_be_judged_keeps_its_status() {
+    for (page, kept) in [
+        (r#"{"status":404,"error":"Not Found"}"#, true),
+        ("<html>\"method\":1</html>", true),
+        (r#"{"status":404,"method":"POST"}"#, false),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#, false),
+    ] {
+        let stub = Stub::answering(move |_| {
+            let text = String::from_utf8(json(page)).expect("UTF-8");
+            text.replace("200 OK", "404 Not Found").into_bytes()
+        })
+        .await;
+        let lictor = Site::to(&stub.url()).start().await;
+        let mut caller = agent_a(&lictor).await;
+        let answer = send(&mut caller, "POST", &[], call("echo", "{}")).await.whole().await;
+        assert_eq!((answer.status, &*answer.text()), (404, if kept { page } else { "" }));
+        lictor.stop(1).await;
+    }
+}
