@@ -13,12 +13,18 @@ use crate::protocol::mcp::server::{Asks, Elicitation, Sampling};
 /// Name and value of an attribute of the context.
 pub(super) type Attribute = (&'static str, RestrictedExpression);
 
+const SAMPLING: &str = "sampling";
+const ELICITATION: &str = "elicitation";
+
+/// Names of all attributes of the context that only what servers ask can fill.
+pub(super) const NAMES: [&str; 2] = [SAMPLING, ELICITATION];
+
 /// What the context holds beside what every context holds.
 pub(super) fn attribute(asks: &Asks) -> Option<Attribute> {
     match asks {
         Asks::Plain => None,
-        Asks::Sampling(asked) => Some(("sampling", sampling(asked)?)),
-        Asks::Elicitation(asked) => Some(("elicitation", elicitation(asked)?)),
+        Asks::Sampling(asked) => Some((SAMPLING, sampling(asked)?)),
+        Asks::Elicitation(asked) => Some((ELICITATION, elicitation(asked)?)),
     }
 }
 

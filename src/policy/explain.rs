@@ -14,6 +14,7 @@ use cedar_policy::{
 use super::{
     Decision, Question,
     analysis::{self, conjuncts, expr_of},
+    asked,
     input::{self, Wanted},
     load::Origin,
     store::{Outcome, Policies, Scene},
@@ -227,6 +228,10 @@ impl Policies {
 
     fn holds(&self, scene: &Scene, clause: &Clause, arguments: Option<json::Value<'_>>) -> Holds {
         let paths = analysis::input_paths(expr_of(clause));
+        let unknown = scene.asked.is_none() && scene.triple.principal.is(&self.world.types.server);
+        if unknown && analysis::attributes(expr_of(clause)).iter().any(|name| is_asked(name)) {
+            return Holds::Fails("depends on what the server asked for".to_owned());
+        }
         let mut wanted = Wanted::default();
         paths.iter().for_each(|path| wanted.add(path));
         let input: Option<RestrictedExpression> = match &scene.action.input {
@@ -270,6 +275,14 @@ fn permits_of(set: &PolicySet) -> PolicySet {
     let permits = set.policies().filter(|policy| policy.effect() == Effect::Permit);
     // A set without what stood in a set can't clash; an empty one tells nothing.
     PolicySet::from_policies(permits.cloned()).unwrap_or_default()
+}
+
+/// Whether an attribute is part of what a server asks.
+fn is_asked(attribute: &str) -> bool {
+    asked::NAMES.iter().any(|name| {
+        let rest = attribute.strip_prefix("context.").and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
 }
 
 enum Holds {

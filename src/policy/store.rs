@@ -411,7 +411,7 @@ pub(super) struct Scene {
     method: Box<str>,
     listener: Box<str>,
     era: Era,
-    asked: Option<asked::Attribute>,
+    pub(super) asked: Option<asked::Attribute>,
 }
 
 impl Scene {

@@ -299,4 +299,6 @@ fn a_refused_question_is_explained() {
     let recorded = Recorded { version: policies.version(), permit: false, policies: &[] };
     let explanation = ask.ask(|question| policies.explain_recorded(question, &recorded));
     assert_eq!(explanation.caveats, ["what the server asked for is not recorded"]);
+    let lacking = &explanation.nearest[0].lacking;
+    assert!(lacking[0].ends_with(": depends on what the server asked for"), "{lacking:?}");
 }
