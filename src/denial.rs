@@ -73,6 +73,8 @@ pub enum Denial {
     UpstreamTimeout,
     /// The upstream's answer can't be read, so it can't be filtered.
     UpstreamUnreadable,
+    /// The answer gives the caller something that can't be recorded as the caller's; the call may have run.
+    Undeliverable,
 }
 
 /// What a refusal looks like to the caller.
@@ -132,6 +134,7 @@ impl Denial {
             Self::UpstreamUnreachable => retryable(row(502, 5020, "upstream_unreachable")),
             Self::UpstreamFailed => row(502, 5021, "upstream_failed"),
             Self::UpstreamUnreadable => row(502, 5022, "upstream_unreadable"),
+            Self::Undeliverable => row(502, 5023, "answer_undeliverable"),
             Self::UpstreamTimeout => row(504, 5040, "upstream_timeout"),
         }
     }
@@ -179,6 +182,10 @@ impl Denial {
                 "the upstream did not answer in time; whether the call ran is unknown".into()
             }
             Self::UpstreamUnreadable => "the upstream's answer can't be read".into(),
+            Self::Undeliverable => {
+                "what the answer gives you can't be recorded as yours now; the call may have run"
+                    .into()
+            }
         }
     }
 }

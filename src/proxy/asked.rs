@@ -287,7 +287,7 @@ impl Back<'_> {
         let now = self.occasion.record.clock.unix();
         let owners = &self.proxy.shared.owners;
         let bound = owners.bind(kind, &self.served.server, id, &self.occasion.caller, now).await;
-        bound.map_err(Proxy::unbound)
+        bound.map_err(Proxy::undeliverable)
     }
 
     /// Those of the tasks in a list that are the caller's. What can't be looked up isn't shown.

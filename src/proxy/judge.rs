@@ -133,12 +133,21 @@ impl Proxy {
         self.shared.owners.admits(Kind::Session, principal.id.as_str(), now).map_err(Self::unbound)
     }
 
-    /// What the caller is told when a session can't be bound to it.
+    /// What the caller is told when a session can't be bound to it. Another one can be opened.
     pub(super) fn unbound(error: BindError) -> Denial {
         match error {
             BindError::Full => Denial::TooManySessions,
             BindError::Taken => Denial::UpstreamUnreadable,
             BindError::Unavailable(Unavailable) => Denial::StateUnavailable,
+        }
+    }
+
+    /// What the caller is told when what a call has brought can't be bound to it. Never that it may call again:
+    /// the call may have run.
+    pub(super) fn undeliverable(error: BindError) -> Denial {
+        match error {
+            BindError::Taken => Denial::UpstreamUnreadable,
+            BindError::Full | BindError::Unavailable(Unavailable) => Denial::Undeliverable,
         }
     }
 
