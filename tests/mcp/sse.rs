@@ -16,16 +16,22 @@ mod chain;
 const ACCEPTED: &str =
     "HTTP/1.1 202 Accepted\r\nContent-Type: text/plain\r\nContent-Length: 8\r\n\r\nAccepted";
 
+/// What a server may ask.
+pub(crate) const SERVER_PINGS: &str =
+    r#"@id("ping") permit (principal is Server, action in Action::"asks.control", resource);"#;
+
 async fn lictor(stub: &Stub) -> Lictor {
-    Site::to(&stub.url()).upstream("transport: sse").start().await
+    let site = Site::to(&stub.url()).upstream("transport: sse");
+    site.file("policies/asks.cedar", SERVER_PINGS).start().await
 }
 
 async fn a(lictor: &Lictor) -> Caller {
     Caller::tls(lictor.mutual, &TLS_A, false).await
 }
 
+/// Over HTTP/2.
 async fn b(lictor: &Lictor) -> Caller {
-    Caller::tls(lictor.mutual, &TLS_B, false).await
+    Caller::tls(lictor.mutual, &TLS_B, true).await
 }
 
 /// A client's stream, and the upstream's end of it.
@@ -132,7 +138,7 @@ async fn a_client_posts_where_it_is_told_and_hears_on_its_stream() {
     assert!(stream.reply.chunk().await.is_none());
     let answer = post(&mut caller, &place, call("echo", "{}")).await;
     assert_eq!((answer.status, answer.kind().as_str()), (404, "unknown_session"));
-    let closings = lictor.stop(7).await;
+    let closings = lictor.stop(8).await;
     let told = |method: &str| {
         let entry = closings.iter().find(|entry| entry["method"] == method);
         let entry = entry.unwrap_or_else(|| panic!("{method}"));
@@ -224,7 +230,7 @@ async fn a_shutdown_waits_for_the_answers_that_a_stream_owes() {
     assert_eq!(event(&mut owes.reply).await, answer(3));
     assert_eq!(owes.reply.chunk().await, None);
     assert!(lictor.ended().await.success());
-    lictor.closings(7).await;
+    lictor.closings(8).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{ACCEPTED, Bridge, in_session, numbered};
 use crate::{
     site::{Site, call},
+    sse::SERVER_PINGS,
     stub::{Call, Stub},
 };
 
@@ -28,7 +29,8 @@ fn last(id: &str) -> String {
 #[tokio::test]
 async fn events_come_out_as_they_come_in_and_questions_are_answered() {
     let mut stub = Stub::scripted().await;
-    let lictor = Site::to(&stub.url()).start().await;
+    let site = Site::to(&stub.url()).file("policies/asks.cedar", SERVER_PINGS);
+    let lictor = site.start().await;
     let mut bridge = Bridge::to(&lictor).await;
     bridge.open(&mut stub).await;
     bridge.say(call("echo", "{}")).await;
@@ -55,7 +57,7 @@ async fn events_come_out_as_they_come_in_and_questions_are_answered() {
     stream.end().await;
     assert_eq!(bridge.line().await.expect("a line"), r#"{"jsonrpc":"2.0", "id":7,"result":{}}"#);
     bridge.close(&mut stub).await;
-    lictor.stop(6).await;
+    lictor.stop(7).await;
 }
 
 #[tokio::test]
