@@ -15,7 +15,7 @@ mod compatibility;
 mod process;
 mod suite;
 
-use chain::{Wire, governed_chain};
+use chain::{Wire, chain_to_command, governed_chain};
 use suite::{Report, Selection};
 
 /// What is run of the suite, and how many checks a fixture passes and fails on its own.
@@ -51,6 +51,30 @@ async fn compare(script: &str, part: Part) {
     let governed = Report::of(&chain.url, selection).await;
     let lost = direct.lost_in(&governed);
     assert!(lost.is_empty(), "passes directly, but not through the chain:\n{}", lost.join("\n"));
+}
+
+/// What depends on who serves HTTP, which in front of standard streams is Lictor itself.
+const SERVED_BY_LICTOR: [Selection; 4] = [
+    &["--suite", "all", "--spec-version", "2026-07-28"],
+    &["--scenario", "server-initialize"],
+    &["--scenario", "server-session-lifecycle"],
+    &["--scenario", "dns-rebinding-protection"],
+];
+/// A process doesn't see headers, and Lictor doesn't know which arguments it wants mirrored there.
+const OF_HEADERS: &str = "http-custom-header-server-validation: ";
+
+#[tokio::test]
+async fn what_a_server_can_do_over_http_passes_through_the_chain_to_its_standard_streams() {
+    let fixture = process::fixture(PYTHON, Wire::StreamableHttp).await;
+    let chain = chain_to_command(&process::fixture_command(PYTHON)).await;
+    for selection in SERVED_BY_LICTOR {
+        let direct = Report::of(&fixture.url, selection).await;
+        assert_eq!(direct.failed(), 0, "the fixture by itself: {selection:?}");
+        let governed = Report::of(&chain.url, selection).await;
+        let mut lost = direct.lost_in(&governed);
+        lost.retain(|check| !check.starts_with(OF_HEADERS));
+        assert!(lost.is_empty(), "passes over HTTP, but not here:\n{}", lost.join("\n"));
+    }
 }
 
 /// What the suite asks of clients, but for authorization: there the server itself is the authority, and
