@@ -70,6 +70,17 @@ async fn a_server_on_standard_streams_is_the_same_through_the_chain() {
     judge("Servers on standard input and output", vec![all]);
 }
 
+/// Clients that start a program: first the server itself, then a Lictor that leads to the chain.
+#[tokio::test]
+async fn clients_on_standard_streams_see_the_same_through_the_chain() {
+    let server = fixture(PYTHON, Wire::StreamableHttp).await;
+    let chain = chain(&server, Wire::StreamableHttp).await;
+    let lictor = json!([env!("CARGO_BIN_EXE_lictor"), "stdio", "--url", chain.url]).to_string();
+    let command = json!(fixture_command(PYTHON)).to_string();
+    let all = reports(PYTHON, &BOTH_ERAS, &command, &lictor).await;
+    judge("Clients on standard input and output, by `lictor stdio`", vec![all]);
+}
+
 const BOTH_ERAS: [Client; 5] =
     [TYPESCRIPT_V1, TYPESCRIPT_V2_LEGACY, PYTHON_LEGACY, TYPESCRIPT_V2_MODERN, PYTHON_MODERN];
 
