@@ -11,6 +11,7 @@ use std::{borrow::Cow, fmt::Write as _, io, sync::Arc};
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use super::{entry::Entry, genesis::GenesisLine, stamp::Stamp};
 
@@ -142,22 +143,22 @@ impl Place<'_> {
             Body::Config { policy_version, config_sha256 } => {
                 line.text("chain", self.chain);
                 line.hex("config_sha256", config_sha256.as_ref());
-                line.text("kind", "config");
+                line.label("kind", "config");
                 line.name("policy_version", &**policy_version, MAX_NAME);
                 line.number("seq", self.seq);
             }
             Body::Recovered { call_id } => {
                 line.text("call_id", call_id.as_str());
                 line.text("chain", self.chain);
-                line.text("kind", "recovered");
+                line.label("kind", "recovered");
                 line.number("seq", self.seq);
-                line.text("status", "unknown");
+                line.label("status", "unknown");
             }
             Body::Torn { file, bytes, sha256 } => {
                 line.text("chain", self.chain);
-                line.text("kind", "recovered");
+                line.label("kind", "recovered");
                 line.number("seq", self.seq);
-                line.text("status", "torn");
+                line.label("status", "torn");
                 line.number("torn_bytes", *bytes);
                 line.name("torn_file", file.as_str(), MAX_NAME);
                 line.hex("torn_sha256", sha256);
@@ -166,7 +167,7 @@ impl Place<'_> {
                 line.text("chain", self.chain);
                 line.number("count", *count);
                 line.stamp("first_ts", *first);
-                line.text("kind", "gap");
+                line.label("kind", "gap");
                 line.number("seq", self.seq);
             }
         }
@@ -175,39 +176,38 @@ impl Place<'_> {
     }
 
     fn write_call(&self, entry: &Entry, line: &mut Object<'_>) {
-        let mut id = [0; uuid::fmt::Hyphenated::LENGTH];
-        line.text("call_id", &*entry.call_id.hyphenated().encode_lower(&mut id));
-        if let Some(cause) = entry.cause {
-            line.text("cause", &*cause.hyphenated().encode_lower(&mut id));
+        line.id("call_id", &entry.call_id);
+        if let Some(cause) = &entry.cause {
+            line.id("cause", cause);
         }
         line.text("chain", self.chain);
-        line.text("class", entry.class);
+        line.label("class", entry.class);
         line.flag("complete", entry.complete);
-        line.text("decision", entry.decision.as_str());
-        line.text("direction", entry.direction);
-        line.text("era", entry.era);
+        line.label("decision", entry.decision.as_str());
+        line.label("direction", entry.direction);
+        line.label("era", entry.era);
         line.number("http_status", entry.http_status.map(u64::from));
-        line.text("kind", entry.event.kind());
+        line.label("kind", entry.event.kind());
         line.number("latency_us", entry.latency_us);
         line.name("listener", &*entry.listener, MAX_NAME);
         line.name("method", entry.method.as_deref(), MAX_NAME);
-        line.text("mode", entry.mode.as_str());
+        line.label("mode", entry.mode.as_str());
         line.number("own_us", entry.own_us);
         line.name("peer", &*entry.peer, MAX_PEER);
         line.names("policies", &entry.policies);
         line.name("policy_version", entry.policy_version.as_deref(), MAX_NAME);
-        line.text("protocol", entry.protocol);
+        line.label("protocol", entry.protocol);
         line.hex("req_sha256", entry.req_sha256.as_ref());
         line.number("resp_bytes", entry.resp_bytes);
         line.hex("resp_sha256", entry.resp_sha256.as_ref());
         line.number("seq", self.seq);
         line.name("server", entry.server.as_deref(), MAX_NAME);
-        line.text("stage", entry.stage);
-        line.text("status", entry.status);
+        line.label("stage", entry.stage);
+        line.label("status", entry.status);
         line.name("target", entry.target.as_deref(), MAX_NAME);
         line.stamp("ts", self.ts);
         line.number("v", VERSION);
-        line.text("would_deny", entry.would_deny);
+        line.label("would_deny", entry.would_deny);
     }
 }
 
@@ -235,17 +235,30 @@ impl<'a> Object<'a> {
         self.out.extend_from_slice(b"\":");
     }
 
-    fn text<'t>(&mut self, key: &'static str, text: impl Into<Option<&'t str>>) {
-        if let Some(text) = text.into() {
+    /// A constant of the program, of plain characters.
+    fn label(&mut self, key: &'static str, label: impl Into<Option<&'static str>>) {
+        if let Some(label) = label.into() {
             self.key(key);
-            string(text, self.out);
+            quote(label, self.out);
         }
+    }
+
+    fn id(&mut self, key: &'static str, id: &Uuid) {
+        self.key(key);
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        quote(id.hyphenated().encode_lower(&mut text), self.out);
+    }
+
+    fn text(&mut self, key: &'static str, text: &str) {
+        self.key(key);
+        string(text, self.out);
     }
 
     /// A text that others may have chosen.
     fn name<'t>(&mut self, key: &'static str, text: impl Into<Option<&'t str>>, limit: usize) {
         if let Some(text) = text.into() {
-            self.text(key, &*escape(text, limit));
+            self.key(key);
+            name(text, limit, self.out);
         }
     }
 
@@ -255,13 +268,15 @@ impl<'a> Object<'a> {
             return;
         }
         self.key(key);
-        let kept = names.iter().take(MAX_POLICIES).map(|name| escape(name, MAX_NAME));
-        let marker = (names.len() > MAX_POLICIES).then_some(Cow::Borrowed(CUT));
         let mut before = b'[';
-        for name in kept.chain(marker) {
+        for one in names.iter().take(MAX_POLICIES) {
             self.out.push(before);
             before = b',';
-            string(&name, self.out);
+            name(one, MAX_NAME, self.out);
+        }
+        if names.len() > MAX_POLICIES {
+            self.out.push(b',');
+            string(CUT, self.out);
         }
         self.out.push(b']');
     }
@@ -308,29 +323,41 @@ impl<'a> Object<'a> {
     }
 }
 
+fn quote(plain: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(plain.as_bytes());
+    out.push(b'"');
+}
+
+fn name(text: &str, limit: usize, out: &mut Vec<u8>) {
+    match escape(text, limit) {
+        // Nearly all of them; nothing in it has to be escaped for JSON either.
+        Cow::Borrowed(plain) => quote(plain, out),
+        Cow::Owned(escaped) => string(&escaped, out),
+    }
+}
+
 /// A string in the form of RFC 8785 §3.2.2.2.
 fn string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
     if text.bytes().all(plain) {
-        // Nothing in it has to be escaped, which is so for nearly all of them.
-        out.extend_from_slice(text.as_bytes());
-    } else {
-        for byte in text.bytes() {
-            match byte {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-                8 => out.extend_from_slice(b"\\b"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                12 => out.extend_from_slice(b"\\f"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                0..32 => {
-                    out.extend_from_slice(b"\\u00");
-                    let mut hex = [0; 2];
-                    HEXLOWER.encode_mut(&[byte], &mut hex);
-                    out.extend_from_slice(&hex);
-                }
-                _ => out.push(byte),
+        return quote(text, out);
+    }
+    out.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            8 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            12 => out.extend_from_slice(b"\\f"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            0..32 => {
+                out.extend_from_slice(b"\\u00");
+                let mut hex = [0; 2];
+                HEXLOWER.encode_mut(&[byte], &mut hex);
+                out.extend_from_slice(&hex);
             }
+            _ => out.push(byte),
         }
     }
     out.push(b'"');

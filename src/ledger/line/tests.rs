@@ -1,6 +1,5 @@
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::*;
 use crate::ledger::{Decision, Event, Mode, check::split};
