@@ -42,7 +42,18 @@ pub(super) struct Upstream {
     connector: Connector,
     /// Scheme, host, path and query of every request.
     uri: Uri,
+    /// Set where connections are plain, and therefore HTTP/1.1.
+    plain: Option<Plain>,
     pool: ArcSwap<Pool>,
+}
+
+/// What hyper-util would work out anew for every request: it hashes the authority byte by byte, when it takes
+/// a connection and when it puts it back, and writes `Host` from it. On HTTP/1.1 nothing else looks at it, and a
+/// pool has one upstream only.
+struct Plain {
+    /// Stands in for the authority; short.
+    key: Authority,
+    host: HeaderValue,
 }
 
 /// What the server answered: the head, and a body that is still arriving.
@@ -92,6 +103,10 @@ impl Upstream {
         };
         let target =
             url.query().map_or(url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+        let plain = match &security {
+            Security::Loopback => Some(Plain::new(&authority).ok_or_else(fault)?),
+            Security::Tls { .. } => None,
+        };
         let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build();
         let uri = uri.map_err(|_| fault())?;
         let connector = Connector {
@@ -106,6 +121,7 @@ impl Upstream {
             settings,
             connector,
             uri,
+            plain,
         }))
     }
 
@@ -125,7 +141,7 @@ impl Upstream {
     ) -> Result<Answer, Error> {
         let (client, place) = self.place()?;
         let target = at.map_or(&self.uri, Endpoint::uri);
-        let request = Self::request(target, head, body);
+        let request = self.request(target, head, body);
         let answer = client.request(request).await.map_err(|error| {
             let sent_nothing = error.is_connect();
             let source = Box::new(error);
@@ -142,7 +158,7 @@ impl Upstream {
         Endpoint::resolve(announced, &self.settings.url, &self.uri)
     }
 
-    fn request(target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
+    fn request(&self, target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
         let length = body.len();
         // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.
         let framed =
@@ -150,11 +166,15 @@ impl Upstream {
         let mut request = http::Request::new(Full::new(body));
         *request.method_mut() = head.method;
         *request.version_mut() = Version::HTTP_11;
-        *request.uri_mut() = target.clone();
+        let keyed = self.plain.as_ref().and_then(|plain| plain.keyed(target));
+        *request.uri_mut() = keyed.unwrap_or_else(|| target.clone());
         *request.headers_mut() = head.headers;
         let headers = request.headers_mut();
-        // hyper makes it, or `:authority`, from the URI.
-        headers.remove(HOST);
+        match &self.plain {
+            Some(plain) => drop(headers.insert(HOST, plain.host.clone())),
+            // hyper makes it, or `:authority`, from the URI.
+            None => drop(headers.remove(HOST)),
+        }
         headers.remove(TRANSFER_ENCODING);
         if framed {
             headers.insert(CONTENT_LENGTH, length.into());
@@ -188,6 +208,26 @@ impl Upstream {
     }
 }
 
+impl Plain {
+    fn new(authority: &Authority) -> Option<Self> {
+        // Without user and default port (RFC 9110 §7.2).
+        let host = match authority.port_u16().filter(|port| *port != 80) {
+            Some(port) => format!("{}:{port}", authority.host()),
+            None => authority.host().to_owned(),
+        };
+        Some(Self { key: Authority::from_static("p"), host: host.try_into().ok()? })
+    }
+
+    /// `target` with the key for its authority.
+    fn keyed(&self, target: &Uri) -> Option<Uri> {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = Some(self.key.clone());
+        parts.path_and_query = target.path_and_query().cloned();
+        Uri::from_parts(parts).ok()
+    }
+}
+
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Upstream").field("settings", &self.settings).finish_non_exhaustive()
@@ -206,6 +246,28 @@ impl Body {
                 }
                 Err(error) => return Some(Err(Error::Failed(Box::new(error)))),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_requests_name_their_host_and_are_pooled_by_one_key() {
+        for (authority, host) in [
+            ("127.0.0.1:9000", "127.0.0.1:9000"),
+            ("[::1]:9000", "[::1]:9000"),
+            ("localhost", "localhost"),
+            ("localhost:80", "localhost"),
+            ("files.internal:443", "files.internal:443"),
+            ("user@files.internal", "files.internal"),
+        ] {
+            let plain = Plain::new(&authority.parse().unwrap()).unwrap();
+            assert_eq!(plain.host, host);
+            let target = format!("http://{authority}/mcp?key=1").parse().unwrap();
+            assert_eq!(plain.keyed(&target).unwrap(), "http://p/mcp?key=1");
         }
     }
 }
