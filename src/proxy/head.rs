@@ -6,6 +6,7 @@
 //! hop-by-hop. Sources: RFC 9112 §3.2, §6.1, §6.3; RFC 9110 §7.6.1.
 
 use http::{HeaderMap, Method, Version, header};
+use memchr::{memchr, memchr2};
 use pingora::protocols::http::ServerSession;
 
 use crate::denial::Denial;
@@ -75,22 +76,30 @@ fn check_raw(head: &[u8]) -> Result<(), Denial> {
     if head.len() > MAX_HEAD {
         return Err(Denial::Framing("the request head is too long"));
     }
-    let target = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    if target.contains(&b'#') {
+    let target = memchr(b'\n', head).and_then(|end| head.get(..end)).unwrap_or(head);
+    if memchr(b'#', target).is_some() {
         return Err(Denial::Framing("the request target has a fragment"));
+    }
+    if memchr(0, head).is_some() {
+        return Err(Denial::Framing("a header line holds a control character"));
     }
     let mut coded = false;
     let mut lengths = 0_usize;
-    for line in head.split_inclusive(|byte| *byte == b'\n') {
-        let Some(line) = line.strip_suffix(b"\r\n") else {
-            return Err(Denial::Framing("header lines end with CR LF"));
+    let mut rest = head;
+    while let Some(at) = memchr2(b'\r', b'\n', rest) {
+        let (line, end) = rest.split_at_checked(at).unwrap_or((rest, &[]));
+        rest = match end {
+            [b'\r', b'\n', rest @ ..] => rest,
+            [b'\r', ..] => {
+                return Err(Denial::Framing("a header line holds a control character"));
+            }
+            _ => return Err(Denial::Framing("header lines end with CR LF")),
         };
-        if line.contains(&b'\r') || line.contains(&0) {
-            return Err(Denial::Framing("a header line holds a control character"));
-        }
-        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-        coded |= name.eq_ignore_ascii_case(b"transfer-encoding");
-        lengths += usize::from(name.eq_ignore_ascii_case(b"content-length"));
+        coded |= is_field(line, b"transfer-encoding");
+        lengths += usize::from(is_field(line, b"content-length"));
+    }
+    if !rest.is_empty() {
+        return Err(Denial::Framing("header lines end with CR LF"));
     }
     if coded && lengths > 0 {
         return Err(Denial::Framing("both Content-Length and Transfer-Encoding"));
@@ -99,6 +108,12 @@ fn check_raw(head: &[u8]) -> Result<(), Denial> {
         return Err(Denial::Framing("more than one Content-Length"));
     }
     Ok(())
+}
+
+/// Whether a header line is of this name.
+fn is_field(line: &[u8], name: &[u8]) -> bool {
+    let (start, rest) = line.split_at_checked(name.len()).unwrap_or_default();
+    rest.first() == Some(&b':') && start.eq_ignore_ascii_case(name)
 }
 
 fn check_http1(headers: &HeaderMap, version: Version) -> Result<(), Denial> {
@@ -189,4 +204,34 @@ fn origin_form<'a>(target: &'a str, headers: &HeaderMap) -> Result<&'a str, Deni
         return Err(Denial::Framing("the request target and Host name different hosts"));
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_in_one_way_or_not_at_all() {
+        for (lines, fine) in [
+            ("Host: a\r\n", true),
+            ("Content-Length: 1\r\n", true),
+            ("Transfer-Encoding: chunked\r\nX-Content-Length: 1\r\n", true),
+            ("X: content-length:\r\nContent-Length: 1\r\n", true),
+            ("Content-Length: 1\r\ncontent-length: 1\r\n", false),
+            ("content-length:1\r\nTRANSFER-ENCODING:chunked\r\n", false),
+            ("Host: a\nX: b\r\n", false),
+            ("Host: a\r\r\n", false),
+            ("Host: a\rX: b\r\n", false),
+            ("Host: a\0\r\n", false),
+            ("Host: a\r\n\n", false),
+        ] {
+            let head = format!("POST /mcp HTTP/1.1\r\n{lines}\r\n");
+            assert_eq!(check_raw(head.as_bytes()).is_ok(), fine, "{lines:?}");
+        }
+        for head in ["POST /mcp#a HTTP/1.1\r\n\r\n", "POST /mcp HTTP/1.1\r\nX", "GET / HTTP/1.1\r"]
+        {
+            assert!(check_raw(head.as_bytes()).is_err(), "{head:?}");
+        }
+        assert!(check_raw(&[b'a'; MAX_HEAD + 1]).is_err());
+    }
 }
