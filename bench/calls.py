@@ -34,7 +34,9 @@ class Cell:
     def label(self) -> str:
         words = [self.proxy or NO_PROXY]
         words += ["execute"] if self.tool == inputs.EXECUTE_TOOL else []
-        words += [f"{self.shape} body"] if self.shape != "mixed" else []
+        words += [f"{self.shape} body"] if self.shape in ("string", "key") else []
+        follows = self.shape == inputs.FOLLOW and (self.proxy or "").startswith("lictor")
+        words += ["mtls"] if follows and self.door == "mtls" else []
         return " · ".join(words)
 
 
@@ -47,6 +49,17 @@ class Sample:
     busy: float  # share of its core that the proxy used
     p50_us: float
     p99_us: float
+
+
+@dataclasses.dataclass
+class StreamSample:
+    """One measurement of one cell with many streams open."""
+
+    kib: float  # what a stream adds to the resident set
+    events: float  # events that passed in a second, over all streams
+    p50_ms: float  # from the upstream's sending to the caller's receipt
+    p99_ms: float
+    ended: int  # streams that the proxy ended well when it was told to stop
 
 
 class Field:
@@ -131,35 +144,10 @@ class Field:
         return str(self.run / "certificates" / name)
 
     def measure(self, cell: Cell, seconds: float, warm_up: float, rate: int | None) -> Sample:
-        body = inputs.body_file(self.run / "bodies", cell.tool, cell.shape, cell.size)
-        words = [ENDS, "load", "--body", body, "--seconds", seconds, "--warm-up", warm_up]
-        if cell.proxy:
-            proxy = self.proxies[cell.proxy]
-            port, process = getattr(proxy, cell.door), proxy.process
-        else:
-            port, process = self.upstream[1], self.upstream_process
-        words += ["--connect", f"127.0.0.1:{port}", "--process", process.pid]
+        words = ["load", "--seconds", seconds, "--warm-up", warm_up]
         if rate:
             words += ["--rate", rate]
-        if cell.door == "mtls":
-            words += ["--certificate", self.certificate("load.pem")]
-            words += [
-                "--key",
-                self.certificate("load.key"),
-                "--roots",
-                self.certificate("root.pem"),
-            ]
-        load = Process(LOAD_CORE, words, self.run / "load.log")
-        try:
-            status = load.child.wait(warm_up + seconds + 20)
-        except subprocess.TimeoutExpired:
-            status = "no end"
-        finally:
-            load.stop()
-        text = load.log.read_text(errors="replace")
-        if status != 0:
-            raise Invalid(f"{cell.label()} ({cell.door}, {cell.size}): {status}: {text[-2000:]}")
-        report = json.loads(text)
+        report = self.run_load(cell, words, warm_up + seconds + 20)
         calls = report["calls"]
         if calls == 0:
             raise Invalid(f"{cell.label()} ({cell.door}, {cell.size}): no call within {seconds} s")
@@ -170,6 +158,55 @@ class Field:
             p50_us=report["p50_us"],
             p99_us=report["p99_us"],
         )
+
+    def follow(self, cell: Cell, streams: int, seconds: float) -> StreamSample:
+        """Opens streams through a proxy that has done nothing else before."""
+        proxy = self.proxies[cell.proxy]
+        proxy.stop()
+        self.start(proxy)
+        words = ["streams", "--streams", streams, "--seconds", seconds]
+        # A peer that breaks its streams off is none the worse for it here.
+        words += ["--stop"] if proxy.governed else []
+        report = self.run_load(cell, words, seconds + 150)
+        if report["events"] < streams:
+            raise Invalid(f"{cell.label()} ({cell.door}): {report['events']} events")
+        return StreamSample(
+            kib=report["kib"],
+            events=report["events"] / seconds,
+            p50_ms=report["p50_ms"],
+            p99_ms=report["p99_ms"],
+            ended=report["ended"],
+        )
+
+    def run_load(self, cell: Cell, words: list, limit: float) -> dict:
+        """Runs one command of the load against the cell's proxy; what it printed."""
+        body = inputs.body_file(self.run / "bodies", cell.tool, cell.shape, cell.size)
+        if cell.proxy:
+            proxy = self.proxies[cell.proxy]
+            port, process = getattr(proxy, cell.door), proxy.process
+        else:
+            port, process = self.upstream[1], self.upstream_process
+        words = [ENDS, *words, "--body", body]
+        words += ["--connect", f"127.0.0.1:{port}", "--process", process.pid]
+        if cell.door == "mtls":
+            words += ["--certificate", self.certificate("load.pem")]
+            words += [
+                "--key",
+                self.certificate("load.key"),
+                "--roots",
+                self.certificate("root.pem"),
+            ]
+        load = Process(LOAD_CORE, words, self.run / "load.log")
+        try:
+            status = load.child.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = "no end"
+        finally:
+            load.stop()
+        text = load.log.read_text(errors="replace")
+        if status != 0:
+            raise Invalid(f"{cell.label()} ({cell.door}, {cell.size}): {status}: {text[-2000:]}")
+        return json.loads(text)
 
 
 def median(samples: list, field: str) -> float:

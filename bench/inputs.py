@@ -11,6 +11,8 @@ PROXY = f"spiffe://{TRUST_DOMAIN}/proxy"
 KIB = 1024
 SIZES = {"1k": KIB, "32k": 32 * KIB, "1m": 1024 * KIB}
 SHAPES = ("mixed", "string", "key")
+# A call that the upstream answers with a stream of events that goes on.
+FOLLOW = "follow"
 
 # The tools that are called. The first only reads, so that the ledger holds its closing entry alone;
 # the second may do anything, so that it holds a durable intent as well; nobody may use the third.
@@ -79,7 +81,8 @@ def call(tool: str, shape: str, size: int) -> bytes:
     """A `tools/call` of exactly `size` bytes.
 
     `mixed` looks like a tool's usual arguments: short fields, numbers, small records, some text;
-    `string` is one long text with an escape in every line; `key` is nothing but short members.
+    `string` is one long text with an escape in every line; `key` is nothing but short members;
+    `follow` asks for a stream of events.
     """
     arguments = {"path": "/srv/reports/2026/q3.md", "limit": 100, "mode": "text", "pad": ""}
     envelope = {
@@ -91,7 +94,9 @@ def call(tool: str, shape: str, size: int) -> bytes:
     encode = lambda: json.dumps(envelope, separators=(",", ":")).encode()
     room = lambda: size - len(encode())
     line = 'the quarter\'s figures, as "agreed" in the review; see table 4\n'
-    if shape == "string":
+    if shape == FOLLOW:
+        arguments["mode"] = "follow"
+    elif shape == "string":
         arguments["text"] = ""
         arguments["text"] = line * (room() // len(json.dumps(line)[1:-1].encode()))
     elif shape == "key":
@@ -123,6 +128,7 @@ def make_bodies(directory: pathlib.Path) -> None:
         for shape in SHAPES:
             for tool in (READ_TOOL, EXECUTE_TOOL):
                 body_file(directory, tool, shape, size_name).write_bytes(call(tool, shape, size))
+    body_file(directory, READ_TOOL, FOLLOW, "1k").write_bytes(call(READ_TOOL, FOLLOW, KIB))
 
 
 def body_file(directory: pathlib.Path, tool: str, shape: str, size_name: str) -> pathlib.Path:

@@ -76,7 +76,7 @@ def fixed(count: int):
             )
         else:
             yield forbid(
-                "principal", "action", "resource", f'principal.path like "/retired-{index}/*"'
+                "principal is Agent", "action", "resource", f'principal.path like "/retired-{index}/*"'
             )
     for index in range((few + 1) // 2):
         yield permit(

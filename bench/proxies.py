@@ -190,6 +190,8 @@ class Lictor(Proxy):
                 "pathTemplate": "/tenant/{tenant}/agent/{agent}",
             },
             "ledger": {"directory": str(self.ledger)},
+            # A stream that goes on isn't waited for any longer.
+            "drain": "1s",
             "admin": {"bind": f"127.0.0.1:{free_port()}"},
             "health": {"bind": f"127.0.0.1:{free_port()}"},
         }

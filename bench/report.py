@@ -15,7 +15,12 @@ BARS = {
     "cpu_10000_vs_1000_policies": 1.1,
     "idle_rss_mib": 30,
     "start_ms": 150,
+    "sse_stream_kib": 40,
+    "sse_stream_mtls_kib": 64,
+    "sse_event_p50_ms": 5,
 }
+
+LICTOR = "lictor-1000"
 
 # Name → group, cell that is measured, cell that it is compared with; cells by label.
 RATIOS = {
@@ -83,6 +88,12 @@ class Results:
             wait = median(paced["lictor-1000 · execute"], "p50_us")
             wait -= median(paced["lictor-1000"], "p50_us")
             numbers["intent_wait_p50_ms"] = round(wait / 1000, 3)
+        streams = self.samples("streams")
+        if LICTOR in streams:
+            numbers["sse_stream_kib"] = round(median(streams[LICTOR], "kib"), 1)
+            numbers["sse_event_p50_ms"] = round(median(streams[LICTOR], "p50_ms"), 2)
+        if f"{LICTOR} · mtls" in streams:
+            numbers["sse_stream_mtls_kib"] = round(median(streams[f"{LICTOR} · mtls"], "kib"), 1)
         return numbers
 
 
@@ -105,7 +116,7 @@ def markdown(results: Results) -> str:
     lines = []
     for group, samples in results.groups:
         lines += [f"### {group.title}", ""]
-        lines += table(samples)
+        lines += stream_table(samples) if group.streams else table(samples)
     if results.processes:
         lines += ["### Start and memory", ""]
         lines += ["| proxy | first answer, ms | idle, MiB | peak, MiB |", "|---|--:|--:|--:|"]
@@ -151,6 +162,22 @@ def table(samples: dict) -> list:
             f"| {min(costs):.1f}–{max(costs):.1f} | {times} "
             f"| {median(taken, 'rate'):,.0f} | {median(taken, 'busy'):.0%} "
             f"| {median(taken, 'p50_us'):.0f} | {median(taken, 'p99_us'):.0f} |"
+        )
+    return [*lines, ""]
+
+
+def stream_table(samples: dict) -> list:
+    lines = [
+        "| | KiB/stream | spread | events/s | p50 ms | p99 ms | ended well |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for label, taken in samples.items():
+        sizes = [sample.kib for sample in taken]
+        ended = min(sample.ended for sample in taken)
+        lines.append(
+            f"| {label} | {statistics.median(sizes):.1f} | {min(sizes):.1f}–{max(sizes):.1f} "
+            f"| {median(taken, 'events'):,.0f} | {median(taken, 'p50_ms'):.2f} "
+            f"| {median(taken, 'p99_ms'):.2f} | {f'{ended:,}' if ended else ''} |"
         )
     return [*lines, ""]
 

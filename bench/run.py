@@ -31,6 +31,7 @@ class Group:
     title: str
     cells: list
     rate: int | None = None
+    streams: int | None = None
 
 
 def plan(lictor: bool) -> list:
@@ -78,6 +79,13 @@ def plan(lictor: bool) -> list:
             "Mutual TLS, 1 KiB, 1,000 calls/s",
             cells([*peers, LICTOR], mtls=True),
             rate=1000,
+        ),
+        Group(
+            "streams",
+            "2,000 event streams, one event a second on each",
+            cells([NGINX, LICTOR], shape=inputs.FOLLOW)
+            + cells([NGINX, LICTOR], mtls=True, shape=inputs.FOLLOW),
+            streams=2000,
         ),
     ]
 
@@ -183,10 +191,15 @@ def start_proxies(field: Field, groups: list, results, starts: int) -> None:
 def measure(field: Field, group: Group, arguments, results) -> None:
     """Takes turns, starting with another cell in each round, so that a slow minute hits all."""
     samples = {cell: [] for cell in group.cells}
-    for turn in range(arguments.rounds):
+    rounds = min(arguments.rounds, 3) if group.streams else arguments.rounds
+    for turn in range(rounds):
         shift = turn % len(group.cells)
         for cell in group.cells[shift:] + group.cells[:shift]:
-            one = field.measure(cell, arguments.seconds, arguments.warm_up, group.rate)
+            if group.streams:
+                # At least an event on each stream.
+                one = field.follow(cell, group.streams, max(arguments.seconds, 1.5))
+            else:
+                one = field.measure(cell, arguments.seconds, arguments.warm_up, group.rate)
             samples[cell].append(one)
     results.measured(group, samples)
     for proxy in field.proxies.values():

@@ -51,6 +51,13 @@ pub(crate) struct Arguments {
     /// Processes whose CPU time is read; may be given more than once.
     #[arg(long)]
     process: Vec<u32>,
+    #[command(flatten)]
+    identity: Identity,
+}
+
+/// Who calls; nobody in particular if it is left out.
+#[derive(clap::Args)]
+pub(crate) struct Identity {
     /// PEM file with the client's certificate; makes it mutual TLS.
     #[arg(long, requires_all = ["key", "roots"])]
     certificate: Option<PathBuf>,
@@ -83,10 +90,7 @@ pub(crate) async fn run(arguments: Arguments) -> io::Result<()> {
             Duration::from_secs_f64(f64::from(arguments.connections) / f64::from(rate))
         }),
     });
-    let tls = match (&arguments.certificate, &arguments.key, &arguments.roots) {
-        (Some(certificate), Some(key), Some(roots)) => Some(client(certificate, key, roots)?),
-        _ => None,
-    };
+    let tls = arguments.identity.connector()?;
 
     let mut connections = JoinSet::new();
     for index in 0..arguments.connections {
@@ -221,7 +225,8 @@ impl Phase {
     }
 }
 
-fn request(host: SocketAddr, body: &[u8]) -> Vec<u8> {
+/// A call of `/mcp` with this body.
+pub(crate) fn request(host: SocketAddr, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\n\
@@ -231,20 +236,28 @@ fn request(host: SocketAddr, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn client(certificate: &Path, key: &Path, roots: &Path) -> io::Result<TlsConnector> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut store = RootCertStore::empty();
-    for root in certificates(roots)? {
-        store.add(root).map_err(io::Error::other)?;
+impl Identity {
+    /// How to do TLS, if it is to be done.
+    pub(crate) fn connector(&self) -> io::Result<Option<TlsConnector>> {
+        let (Some(certificate), Some(key), Some(roots)) =
+            (&self.certificate, &self.key, &self.roots)
+        else {
+            return Ok(None);
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut store = RootCertStore::empty();
+        for root in certificates(roots)? {
+            store.add(root).map_err(io::Error::other)?;
+        }
+        let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(store)
+            .with_client_auth_cert(certificates(certificate)?, key)
+            .map_err(io::Error::other)?;
+        Ok(Some(TlsConnector::from(Arc::new(config))))
     }
-    let key = PrivateKeyDer::from_pem_file(key).map_err(io::Error::other)?;
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(store)
-        .with_client_auth_cert(certificates(certificate)?, key)
-        .map_err(io::Error::other)?;
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {

@@ -9,6 +9,7 @@
 mod load;
 mod message;
 mod process;
+mod streams;
 mod upstream;
 
 use clap::Parser;
@@ -19,6 +20,8 @@ enum Arguments {
     Upstream(upstream::Arguments),
     /// Call one address and print what that cost, as one line of JSON.
     Load(load::Arguments),
+    /// Open many event streams on one address and print what that cost, as one line of JSON.
+    Streams(streams::Arguments),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,5 +29,6 @@ async fn main() -> std::io::Result<()> {
     match Arguments::parse() {
         Arguments::Upstream(arguments) => upstream::serve(arguments).await,
         Arguments::Load(arguments) => load::run(arguments).await,
+        Arguments::Streams(arguments) => streams::run(arguments).await,
     }
 }

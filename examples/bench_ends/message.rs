@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Largest head that is read, in bytes.
-const HEAD_LIMIT: usize = 16 * 1024;
+pub(crate) const HEAD_LIMIT: usize = 16 * 1024;
 /// Least room for one read, in bytes.
 const READ_SIZE: usize = 64 * 1024;
 
@@ -63,6 +63,11 @@ impl<S: AsyncRead + Unpin> Reader<S> {
         }
     }
 
+    /// The stream, of which nothing beyond the last message has been read.
+    pub(crate) fn into_stream(self) -> S {
+        self.stream
+    }
+
     async fn fill(&mut self) -> io::Result<bool> {
         self.buffer.reserve(READ_SIZE);
         Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
@@ -79,6 +84,6 @@ fn content_length(head: &[u8]) -> Option<usize> {
     })
 }
 
-fn invalid(text: &str) -> io::Error {
+pub(crate) fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }

@@ -1,4 +1,4 @@
-//! CPU time of other processes, from `/proc`.
+//! CPU time and memory of other processes, from `/proc`.
 
 use std::{collections::BTreeMap, fs, io, time::Duration};
 
@@ -36,4 +36,12 @@ impl CpuTime {
             })
             .sum()
     }
+}
+
+/// The resident set of a process.
+pub(crate) fn resident_kib(process: i32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let size = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    size.ok_or_else(|| io::Error::other(format!("no memory of process {process}")))
 }
