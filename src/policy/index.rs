@@ -11,8 +11,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use cedar_policy::{
-    ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PolicyId, PolicySet,
-    PolicySetError, PrincipalConstraint, ResourceConstraint,
+    ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PolicySet, PolicySetError,
+    PrincipalConstraint, ResourceConstraint,
 };
 use quick_cache::{Weighter, sync::Cache};
 
@@ -21,10 +21,12 @@ use super::{analysis::InputPath, entities::Triple, varying::Varying};
 /// How many policies all cached slices hold together, counted as often as they are in one.
 const CACHED_POLICIES: u64 = 50_000;
 
-/// One policy of an index.
-#[derive(Debug)]
+/// One policy of an index. Most policies stand in several indices as they are, so a copy shares all
+/// that takes memory.
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) policy: Policy,
+    pub(crate) policy: Arc<Policy>,
+    scope: Arc<Scope>,
     /// Where it looks at arguments; empty if it doesn't.
     pub(crate) inputs: Vec<InputPath>,
     /// Whether it looks at more of the context than the arguments.
@@ -69,8 +71,6 @@ impl Weighter<Box<[u32]>, Arc<Slice>> for ByPolicies {
 #[derive(Debug)]
 pub(crate) struct Index {
     entries: Vec<Entry>,
-    scopes: Vec<Scope>,
-    positions: HashMap<PolicyId, usize>,
     by_entity: HashMap<EntityUid, Vec<u32>>,
     by_type: HashMap<EntityTypeName, Vec<u32>>,
     unscoped: Vec<u32>,
@@ -84,10 +84,17 @@ enum Handle {
     Type(EntityTypeName),
 }
 
+impl Entry {
+    pub(crate) fn new(policy: Policy) -> Self {
+        let scope = Arc::new(Scope::of(&policy));
+        Self { policy: Arc::new(policy), scope, inputs: vec![], past_input: false }
+    }
+}
+
 impl Index {
     pub(crate) fn new(entries: Vec<Entry>) -> Self {
-        let scopes: Vec<Scope> = entries.iter().map(|entry| Scope::of(&entry.policy)).collect();
-        let choices: Vec<Vec<Vec<Handle>>> = scopes.iter().map(Scope::handles).collect();
+        let choices: Vec<Vec<Vec<Handle>>> =
+            entries.iter().map(|entry| entry.scope.handles()).collect();
         let mut shared: HashMap<&Handle, usize> = HashMap::new();
         for handle in choices.iter().flatten().flatten() {
             *shared.entry(handle).or_default() += 1;
@@ -111,12 +118,8 @@ impl Index {
                 .push(position);
             }
         }
-        let ids = entries.iter().enumerate();
-        let positions = ids.map(|(at, entry)| (entry.policy.id().clone(), at)).collect();
         Self {
             entries,
-            scopes,
-            positions,
             by_entity,
             by_type,
             unscoped,
@@ -124,19 +127,14 @@ impl Index {
         }
     }
 
-    /// Where a policy stands among the entries.
-    pub(crate) fn position(&self, id: &PolicyId) -> Option<usize> {
-        self.positions.get(id).copied()
-    }
-
     /// The policies, by position.
     pub(crate) fn policies(&self) -> impl Iterator<Item = (usize, &Policy)> {
-        self.entries.iter().map(|entry| &entry.policy).enumerate()
+        self.entries.iter().map(|entry| &*entry.policy).enumerate()
     }
 
     /// Which parts of a policy's scope fit: principal, action, resource.
     pub(crate) fn fit(&self, position: usize, request: &Triple) -> Option<[bool; 3]> {
-        let scope = self.scopes.get(position)?;
+        let scope = &self.entries.get(position)?.scope;
         Some([
             scope.principal_fits(request),
             scope.action_fits(request),
@@ -171,8 +169,8 @@ impl Index {
             .flatten()
             .copied()
             .filter(|position| {
-                let scope = usize::try_from(*position).ok().and_then(|at| self.scopes.get(at));
-                scope.is_some_and(|scope| scope.fits(request))
+                let entry = usize::try_from(*position).ok().and_then(|at| self.entries.get(at));
+                entry.is_some_and(|entry| entry.scope.fits(request))
             })
             .collect();
         positions.sort_unstable();
@@ -188,7 +186,7 @@ impl Index {
         let entries: Vec<(usize, &Entry)> = positions.iter().filter_map(at).collect();
         let mut fixed = PolicySet::new();
         for (_, entry) in entries.iter().filter(|(_, entry)| entry.inputs.is_empty()) {
-            fixed.add(entry.policy.clone())?;
+            fixed.add(Policy::clone(&entry.policy))?;
         }
         let varying: Vec<_> =
             entries.iter().filter(|(_, entry)| !entry.inputs.is_empty()).copied().collect();

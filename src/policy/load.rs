@@ -137,7 +137,6 @@ impl Cases {
     /// Takes conditions apart where there is something to take: it costs another parse.
     fn of(parsed: &Parsed<'_>) -> Result<Self, pst::PstConstructionError> {
         let policy = &parsed.policy;
-        let entry = |policy: Policy| Entry { policy, inputs: vec![], past_input: false };
         let conditional = policy.has_non_scope_constraint();
         // Both are reserved words, so a condition that looks at them has them literally. The scope has
         // `resource` as well.
@@ -150,9 +149,9 @@ impl Cases {
             | ResourceConstraint::In(uid)
             | ResourceConstraint::IsIn(_, uid) => uid.type_name().basename() == types::RESOURCE,
         };
-        let (mut call, untouched) = (entry(policy.clone()), || Some(entry(policy.clone())));
+        let mut call = Entry::new(policy.clone());
         if !(reads_context || reads_resource || one_resource) {
-            return Ok(Self { call, list: untouched(), template: untouched() });
+            return Ok(Self { list: Some(call.clone()), template: Some(call.clone()), call });
         }
         let tree = policy.to_pst()?;
         let body = tree.body();
@@ -161,7 +160,7 @@ impl Cases {
             body.clauses().iter().map(analysis::expr_of).any(analysis::looks_past_input);
         let list = analysis::for_lists(body)?.map(analysis::to_policy).transpose()?;
         let template = analysis::for_templates(body)?.map(analysis::to_policy).transpose()?;
-        Ok(Self { call, list: list.map(entry), template: template.map(entry) })
+        Ok(Self { call, list: list.map(Entry::new), template: template.map(Entry::new) })
     }
 }
 

@@ -10,10 +10,10 @@
 //! remembered: such questions are rare, and each differs. All caches live in the snapshot and go with it.
 //! They are bounded, and names too long to be worth keeping (a caller chooses them) are never kept.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use cedar_policy::{
-    Authorizer, Context, Effect, Entities, EvaluationError, PolicySet, Request,
+    Authorizer, Context, Effect, Entities, EvaluationError, PolicyId, PolicySet, Request,
     RestrictedExpression,
 };
 use quick_cache::sync::Cache;
@@ -47,6 +47,8 @@ pub struct Policies {
     pub(super) calls: Index,
     lists: Index,
     templates: Index,
+    /// Where a policy stands among the entries of `calls`.
+    positions: HashMap<PolicyId, usize>,
     /// Parallel to the entries of `calls`.
     pub(super) origins: Vec<Origin>,
     version: Arc<str>,
@@ -72,7 +74,9 @@ impl Policies {
                 return Err(LoadError { faults });
             }
         };
+        let calls = loaded.calls.iter().enumerate();
         Ok(Self {
+            positions: calls.map(|(at, entry)| (entry.policy.id().clone(), at)).collect(),
             world,
             vocabulary: loaded.vocabulary,
             calls: Index::new(loaded.calls),
@@ -305,9 +309,9 @@ impl Policies {
             cedar_policy::Decision::Deny => &mut outcome.forbids,
         };
         let diagnostics = response.diagnostics();
-        satisfied.extend(diagnostics.reason().filter_map(|id| self.calls.position(id)));
+        satisfied.extend(diagnostics.reason().filter_map(|id| self.positions.get(id).copied()));
         for cedar_policy::AuthorizationError::PolicyEvaluationError(error) in diagnostics.errors() {
-            let position = self.calls.position(error.policy_id());
+            let position = self.positions.get(error.policy_id()).copied();
             let id = error.policy_id();
             outcome.errors.push((position, format!("policy `{id}`: {}", kind(error.inner()))));
         }

@@ -3,7 +3,7 @@
 //! INVARIANT: of these policies, without their scopes, [`Varying::holding`] and Cedar's answer to
 //! [`Varying::rest`] tell what Cedar's answer to [`Varying::all`] would.
 
-use cedar_policy::{Effect, PolicySet, PolicySetError};
+use cedar_policy::{Effect, Policy, PolicySet, PolicySetError};
 
 use super::{
     analysis::without_scope,
@@ -43,7 +43,7 @@ impl Varying {
         let mut wanted = Wanted::default();
         for &(position, Entry { policy, inputs, .. }) in entries {
             // Either form says the same here; the one without scope is cheaper.
-            let unscoped = without_scope(policy).unwrap_or_else(|_| policy.clone());
+            let unscoped = without_scope(policy).unwrap_or_else(|_| Policy::clone(policy));
             match Condition::of(policy, &mut facts) {
                 Some(condition) => {
                     plain.push(Plain { position, effect: policy.effect(), condition });
