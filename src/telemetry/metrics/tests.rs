@@ -116,6 +116,9 @@ fn every_metric_is_documented() {
     metrics.set_identity("ready", None);
     metrics.set_state(&STATE);
     metrics.set_processes("files", 1, 0);
+    metrics.server_request("files", None, Verdict::Permit, "ok");
+    metrics.server_reply("files", "delivered");
+    metrics.withheld("files", "refused");
     drop(metrics.open_connection("inbound"));
     let text = metrics.render(Duration::ZERO).expect("text");
     let names: Vec<_> = text

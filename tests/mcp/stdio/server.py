@@ -32,9 +32,18 @@ def reply(request, text) -> None:
     write({"id": request["id"], "result": {"resultType": "complete", "content": content}})
 
 
+QUESTIONS = {
+    "sampling/createMessage": {"messages": [], "maxTokens": 8},
+    "elicitation/create": {
+        "message": "well?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    },
+}
+
+
 def ask(method: str, key: str) -> dict:
     answers[key] = threading.Event()
-    write({"id": key, "method": method, "params": {"from": os.getpid()}})
+    write({"id": key, "method": method, "params": QUESTIONS.get(method, {})})
     answers[key].wait(20)
     return answered.get(key, {})
 

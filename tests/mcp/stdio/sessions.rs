@@ -149,7 +149,7 @@ async fn questions_reach_the_session_and_answers_its_process() {
         assert_eq!(reply.chunk().await, None);
         drop((stream, listening));
     }
-    lictor.stop(4 + 7).await;
+    lictor.stop(4 + 7 + 2).await;
 }
 
 #[tokio::test]
@@ -232,4 +232,30 @@ async fn without_a_session_there_is_nobody_to_ask() {
     assert_eq!((answer.header("mcp-session-id"), answer.status), (None, 200));
     assert_eq!(answer.json()["error"]["code"], -32602);
     lictor.stop(3).await;
+}
+
+#[tokio::test]
+async fn a_process_is_told_that_its_question_is_refused() {
+    let refusing = format!(
+        "{EVERYTHING}@id(\"no-sampling\") \
+         forbid (principal, action == Action::\"sampling/createMessage\", resource);\n"
+    );
+    let lictor = site().policies(&refusing).start().await;
+    let (mut a, mut listening) = (agent_a(&lictor).await, agent_a(&lictor).await);
+    let session = Session::open(&mut a).await;
+    for (key, on_stream) in [("q-1", false), ("q-2", true)] {
+        let stream = match on_stream {
+            true => Some(session.stream(&mut listening).await),
+            false => None,
+        };
+        let arguments = format!(r#"{{"method":"sampling/createMessage","key":"{key}"}}"#);
+        let call = session.post(&mut a, &tool_call("5", "ask", &arguments)).await;
+        let told = messages(&call.whole().await);
+        let [answer] = told.as_slice() else { panic!("{told:?}") };
+        let text = answer["result"]["content"][0]["text"].as_str().expect("text");
+        let told: Value = serde_json::from_str(text).expect("JSON");
+        assert_eq!((&told["id"], &told["error"]["code"]), (&json!(key), &json!(4030)), "{told}");
+        drop(stream);
+    }
+    lictor.stop_with(|closings| closings >= 4).await;
 }
