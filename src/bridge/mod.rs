@@ -90,9 +90,10 @@ pub async fn run(
         tracing::debug!("the end of the session was not confirmed in time");
     }
     drop(link);
-    let read = match reading.try_join_next() {
-        Some(Ok(read)) => read,
-        Some(Err(_)) | None => Ok(()),
+    let read = match ended {
+        // The lines ended because reading did.
+        true => reading.join_next().await.and_then(Result::ok).unwrap_or(Ok(())),
+        false => Ok(()),
     };
     let written = match timeout(GOODBYE, writer).await {
         Ok(Ok(written)) => written,
