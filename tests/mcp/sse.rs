@@ -306,6 +306,23 @@ async fn a_place_is_of_use_to_nobody_but_its_owner() {
 }
 
 #[tokio::test]
+async fn a_place_is_its_owners_where_denials_are_only_recorded() {
+    let mut stub = Stub::scripted().await;
+    let site = Site::to(&stub.url()).upstream("transport: sse").route("mode: shadow");
+    let lictor = site.start().await;
+    let stream = open(a(&lictor).await, &mut stub, "s-1").await;
+    let (mut own, mut other) = (a(&lictor).await, b(&lictor).await);
+    taken(&mut own, &mut stub, &stream.place, &call("wipe", "{}"), AT).await;
+    let before = stub.requests();
+    assert_eq!(post(&mut other, &stream.place, call("echo", "{}")).await.status, 404);
+    assert_eq!(stub.requests(), before);
+    drop(stream);
+    let closings = lictor.stop(3).await;
+    let wipe = closings.iter().find(|entry| entry["target"] == "wipe").expect("an entry");
+    assert_eq!((&wipe["mode"], &wipe["would_deny"]), (&"shadow".into(), &"policy_denied".into()));
+}
+
+#[tokio::test]
 async fn each_path_serves_one_method() {
     let mut stub = Stub::scripted().await;
     let lictor = lictor(&stub).await;
