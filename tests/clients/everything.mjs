@@ -46,6 +46,25 @@ export const EVERYTHING = {
     // The last step and the result come at once, and clients of HTTP+SSE may forget the call first.
     return { seen: [progress.slice(0, 2), result] };
   },
+  // Tasks of 2025-11-25: one that is awaited, one that is cancelled, one that nobody gave.
+  tasks: async ({ tasks }) => {
+    if (!tasks) return undefined;
+    const start = () => {
+      const research = { name: "simulate-research-query", arguments: { topic: "lictors" } };
+      return tasks.callToolStream(research, undefined, { task: { ttl: 60_000 } });
+    };
+    const told = [];
+    for await (const { type, task, result } of start()) told.push([type, task?.status, result?.content]);
+    const { value } = await start().next();
+    const { taskId } = value.task;
+    const { status } = await tasks.getTask(taskId);
+    await tasks.cancelTask(taskId);
+    const all = (await tasks.listTasks()).tasks.map((task) => task.status);
+    const strange = await tasks.getTask("made-up").catch(({ code }) => code);
+    // How often it was asked for news is a matter of time.
+    const kinds = [...new Set(told.map((one) => JSON.stringify(one)))];
+    return { seen: { kinds, status, all, strange } };
+  },
   subscribe: async ({ client }) => {
     const uri = "demo://resource/dynamic/text/1";
     await client.subscribeResource({ uri });

@@ -43,6 +43,7 @@ const connect = async ({ answers, told, tell }) => {
     client,
     transport,
     version: () => agreed,
+    tasks: client.experimental.tasks,
     call: (name, given = {}, options = {}) =>
       client.callTool({ name, arguments: given }, undefined, options),
   };
