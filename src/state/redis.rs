@@ -162,6 +162,7 @@ impl Redis {
     fn failed(&self, link: &Link, failure: &Failure) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         if failure.is_of_one_key() {
+            self.in_a_row.store(0, Ordering::Relaxed);
             tracing::warn!(%failure, "what Redis has for a binding is no binding");
             return;
         }

@@ -73,6 +73,8 @@ async fn patiently<T, E: From<Unavailable> + PartialEq>(
             if told.as_ref().err() != Some(&Unavailable.into()) {
                 return told;
             }
+            // Who makes the next link may need this thread.
+            tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, asking).await.expect("in time")
@@ -129,6 +131,7 @@ async fn of_many_who_are_given_the_same_one_wins() {
                     if bound != Err(BindError::Unavailable(Unavailable)) {
                         return bound;
                     }
+                    tokio::task::yield_now().await;
                 }
             });
         }
@@ -209,6 +212,7 @@ async fn a_claim_ends_with_its_time() {
         let releasing = async {
             while claim(&a, DAY).await != Ok(Claim::Granted) {
                 store.release(&key, &b).await;
+                tokio::task::yield_now().await;
             }
         };
         timeout(PATIENCE, releasing).await.expect("it is free");

@@ -63,6 +63,7 @@ async fn replicas_share_what_was_given_away() {
     let ending = async {
         while owner(&two, "1").await != Ok(None) {
             two.end(Kind::Session, "s", "1", &a).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, ending).await.expect("in time");
@@ -74,6 +75,7 @@ async fn replicas_share_what_was_given_away() {
         let mut later = Clock.unix() + 61 * SECOND;
         while one.owner(Kind::Session, "s", "1", later).await != Ok(Some(b.clone())) {
             later += 61 * SECOND;
+            tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, asking).await.expect("in time");
@@ -84,6 +86,7 @@ async fn replicas_share_what_was_given_away() {
     let taking = async {
         while bind(&one, "2", &c).await != Ok(()) {
             two.end(Kind::Session, "s", "2", &b).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, taking).await.expect("in time");
@@ -163,9 +166,11 @@ async fn errors_of_redis_are_no_answers() {
     assert_eq!(redis.say(&format!("LPUSH {name} x")).await, ":1");
     for _ in 0..10 {
         assert_eq!(ask(&owners, "odd").await, Err(Unavailable));
-        assert_eq!(try_bind(&owners, "odd", &a).await, Err(BindError::Unavailable(Unavailable)));
-        assert_eq!(owner(&owners, "unknown").await, Ok(None));
+        let bound = try_bind(&owners, "odd", &a).await;
+        assert_eq!(bound, Err(BindError::Unavailable(Unavailable)));
     }
+    assert_eq!(owners.health().available, Some(true));
+    assert_eq!(owner(&owners, "unknown").await, Ok(None));
     // A replica answers, and takes no writes.
     assert_eq!(redis.say("REPLICAOF 127.0.0.1 1").await, "+OK");
     assert!(give_up(&owners).await < SOON);
