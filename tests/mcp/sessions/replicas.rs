@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Mutex, time::Duration};
 
-use super::{NO_CONTENT, a, b, method, open, opened};
+use super::{NO_CONTENT, a, b, method, opened};
 use crate::{
     http::{Answer, Caller, within},
     redis::RedisServer,
@@ -86,6 +86,22 @@ async fn a_session_is_at_home_on_every_replica() {
     for lictor in [one, other] {
         lictor.stop_with(|closings| closings > 0).await;
     }
+}
+
+/// Opens a session, as [`status`] asks.
+async fn open(caller: &mut Caller) -> String {
+    let trying = async {
+        loop {
+            let reply = send(caller, "POST", &[], request("initialize", "{}")).await;
+            let session = reply.header("mcp-session-id").map(str::to_owned);
+            let answer = reply.whole().await;
+            match session {
+                Some(session) => return session,
+                None => assert_eq!(answer.kind(), "state_unavailable"),
+            }
+        }
+    };
+    within("a session", trying).await
 }
 
 /// The status of one message in a session. On a busy machine Redis may take longer than it is waited for;
@@ -199,5 +215,5 @@ async fn lictor_starts_without_redis_and_finds_it_later() {
     until_told(&lictor, IN_ORDER).await;
     let session = open(&mut a(&lictor).await).await;
     assert_eq!(status(&mut a(&lictor).await, "POST", &session, &call("echo", "{}")).await, 200);
-    lictor.stop_with(|closings| closings == 3).await;
+    lictor.stop_with(|closings| closings >= 3).await;
 }
