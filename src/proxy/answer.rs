@@ -335,15 +335,25 @@ pub(super) fn essence_is(headers: &HeaderMap, essence: &str) -> bool {
     named.is_some_and(|named| named.eq_ignore_ascii_case(essence))
 }
 
-/// Whether a body can be read in one way only: it isn't encoded, its type is said once, and its characters,
-/// where that is said, are written as ASCII writes them.
+/// Whether a body can be read in one way only: it isn't encoded, its type is said once and clearly, and its
+/// characters, where that is said, are written as ASCII writes them.
 fn is_plain(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
-    let charset = first.is_none_or(|value| {
-        value.to_str().is_ok_and(|value| value.split(';').skip(1).all(is_plain_parameter))
-    });
-    second.is_none() && charset && !headers.contains_key(header::CONTENT_ENCODING)
+    let clear = first.is_none_or(|value| value.to_str().is_ok_and(is_clear_type));
+    second.is_none() && clear && !headers.contains_key(header::CONTENT_ENCODING)
+}
+
+/// Some clients look for a type at the start of the value, or anywhere in it.
+fn is_clear_type(value: &str) -> bool {
+    const EVENTS: &str = "event-stream";
+    let value = value.to_ascii_lowercase();
+    let (essence, parameters) = value.split_once(';').unwrap_or((&value, ""));
+    let events = essence.contains(EVENTS);
+    let other = parameters.contains(EVENTS) || (events && parameters.contains("json"));
+    (!events || essence.trim() == "text/event-stream")
+        && !other
+        && parameters.split(';').all(is_plain_parameter)
 }
 
 fn is_plain_parameter(parameter: &str) -> bool {

@@ -95,7 +95,11 @@ impl<'a> Events<'a> {
                 };
                 (self.listed(event, &own), askings)
             }
-            Passage::Withheld | Passage::Refused(None, _) => (Bytes::new(), Vec::new()),
+            Passage::Withheld => (Bytes::new(), Vec::new()),
+            Passage::Refused(None, _) => {
+                self.back.withhold("unreadable");
+                (Bytes::new(), Vec::new())
+            }
             Passage::Refused(Some(id), denial) => (self.refuse(event, &id, &denial), Vec::new()),
         })
     }

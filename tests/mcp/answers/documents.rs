@@ -78,6 +78,10 @@ async fn a_body_that_readers_could_decode_in_two_ways_is_refused() {
         "Content-Type: application/json\r\nContent-Encoding: gzip",
         "Content-Type: application/json\r\nContent-Type: text/event-stream",
         "Content-Type: text/event-stream\r\nContent-Encoding: br",
+        "Content-Type: text/plain; x=text/event-stream",
+        "Content-Type: text/event-streams",
+        "Content-Type: text/plain, Text/Event-Stream",
+        "Content-Type: text/event-stream; x=application/json",
     ] {
         let answer = format!("HTTP/1.1 200 OK\r\n{header}\r\nContent-Length: 2\r\n\r\n{{}}");
         let stub = Stub::answering(move |_| answer.clone().into()).await;
