@@ -1,5 +1,6 @@
-// The client that the conformance suite tests: it does what the scenario named by the suite asks of a
-// client, on the TypeScript SDK of the v2 line. The suite gives the server's URL as the last argument.
+// The client that the conformance suite tests: it does what the scenario named by the suite asks of
+// a client, on the TypeScript SDK of the v2 line. The suite gives the server's URL as the last
+// argument.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO;

@@ -1,5 +1,6 @@
-// What a client sees of the everything server (`server-everything`), in the form of `features.mjs`. Only
-// what is the same in each run is asked for: none of its tools that tell the time or the environment.
+// What a client sees of the everything server (`server-everything`), in the form of `features.mjs`.
+// Only what is the same in each run is asked for: none of its tools that tell the time or the
+// environment.
 const CALLS = {
   echo: { message: "Grüße, 世界 🌍" },
   "get-annotated-message": { messageType: "error", includeImage: true },
@@ -54,7 +55,9 @@ export const EVERYTHING = {
       return tasks.callToolStream(research, undefined, { task: { ttl: 60_000 } });
     };
     const told = [];
-    for await (const { type, task, result } of start()) told.push([type, task?.status, result?.content]);
+    for await (const { type, task, result } of start()) {
+      told.push([type, task?.status, result?.content]);
+    }
     const { value } = await start().next();
     const { taskId } = value.task;
     const { status } = await tasks.getTask(taskId);

@@ -1,9 +1,10 @@
-// Everything that a client can do, one feature after the other on one client object, for each TypeScript
-// client. The first argument is where the server is: a URL, `sse+URL`, or a command as a JSON list, which
-// the client starts. A third argument `everything` says that it is the everything server, no fixture.
-// Prints one line of JSON: for each feature either what was `seen`, in words that don't depend on client
-// or server, with whatever more there is in `detail`, or the `error` that it ended in. A feature that the
-// client's interface doesn't have is left out. Judging it all is the caller's business.
+// Everything that a client can do, one feature after the other on one client object, for each
+// TypeScript client. The first argument is where the server is: a URL, `sse+URL`, or a command as a
+// JSON list, which the client starts. A third argument `everything` says that it is the everything
+// server, no fixture. Prints one line of JSON: for each feature either what was `seen`, in words
+// that don't depend on client or server, with whatever more there is in `detail`, or the `error`
+// that it ended in. A feature that the client's interface doesn't have is left out. Judging it all
+// is the caller's business.
 import { EventEmitter, once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -66,11 +67,15 @@ const FEATURES = {
   },
   many: async ({ call }) => {
     const sent = Array.from({ length: 12 }, (_, index) => `call ${index}`);
-    return { seen: (await Promise.all(sent.map((line) => call("test_echo", { text: line })))).map(text) };
+    const answers = sent.map((line) => call("test_echo", { text: line }));
+    return { seen: (await Promise.all(answers)).map(text) };
   },
   content: ({ call }) => blocks(call("test_multiple_content_types")),
   audio: ({ call }) => blocks(call("test_audio_content")),
-  structured: async ({ call }) => ({ seen: (await call("test_structured_content")).structuredContent }),
+  structured: async ({ call }) => {
+    const { structuredContent } = await call("test_structured_content");
+    return { seen: structuredContent };
+  },
   tool_error: async ({ call }) => {
     const result = await call("test_error_handling");
     return { seen: result.isError, detail: result };
@@ -78,7 +83,8 @@ const FEATURES = {
   protocol_error: ({ call }) => code(() => call("test_unknown_tool")),
   progress: async ({ call }) => {
     const seen = [];
-    await call("test_tool_with_progress", {}, { onprogress: ({ progress }) => seen.push(progress) });
+    const onprogress = ({ progress }) => seen.push(progress);
+    await call("test_tool_with_progress", {}, { onprogress });
     return { seen };
   },
   logging: async ({ client, call, modern, heard }) => {
@@ -137,11 +143,10 @@ const FEATURES = {
   elicitation_url: async ({ call, modern }) => ({
     seen: text(await call(modern ? "test_input_required_result_url" : "test_elicitation_url")),
   }),
-  roots: async ({ call, modern }) => ({
-    seen: text(await call(modern ? "test_input_required_result_list_roots" : "test_roots")).includes(
-      "file:///workspace",
-    ),
-  }),
+  roots: async ({ call, modern }) => {
+    const tool = modern ? "test_input_required_result_list_roots" : "test_roots";
+    return { seen: text(await call(tool)).includes("file:///workspace") };
+  },
   rounds: async ({ call }) => ({
     seen: text(await call("test_input_required_result_multi_round")).startsWith("state-ok"),
   }),
@@ -224,7 +229,8 @@ export function transport(Http, Sse, Stdio) {
   return new Http(new URL(target));
 }
 
-// `connect` makes a client that answers requests by `answers` and gives each notification `told` to `tell`.
+// `connect` makes a client that answers requests by `answers` and gives each notification in `told`
+// to `tell`.
 export async function features(connect, { modern }) {
   const news = new EventEmitter();
   const kept = [];

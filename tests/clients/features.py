@@ -104,7 +104,8 @@ class Features:
         tools = await self.adapter.list_tools()
         found = any(tool.name == "test_simple_text" for tool in tools)
         # The one that may be hidden on the way.
-        return {"seen": found, "detail": plain(tool for tool in tools if tool.name != "test_refused")}
+        rest = [tool for tool in tools if tool.name != "test_refused"]
+        return {"seen": found, "detail": plain(rest)}
 
     async def call(self):
         return {"seen": text(await self.call("test_simple_text"))}

@@ -1,5 +1,6 @@
-// The Inspector's command line, doing everything it can in the era that the third argument names. It is a
-// process of its own, with a connection of its own, for each call. The report is that of `features.mjs`.
+// The Inspector's command line, doing everything it can in the era that the third argument names.
+// It is a process of its own, with a connection of its own, for each call. The report is that of
+// `features.mjs`.
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +11,8 @@ import { promisify } from "node:util";
 const [, , url, era] = process.argv;
 const VERSION = era === "modern" ? "2026-07-28" : "2025-11-25";
 const PROGRAM = fileURLToPath(new URL("node_modules/.bin/mcp-inspector", import.meta.url));
-const COMMON = ["--cli", url, "--transport", "http", "--protocol-era", era, "-q", "--format", "json"];
+const COMMON = ["--cli", url, "--transport", "http", "--protocol-era", era]
+  .concat("-q", "--format", "json");
 // It keeps a catalogue of servers in the home directory.
 const home = mkdtempSync(join(tmpdir(), "lictor-inspector-"));
 

@@ -1,4 +1,4 @@
-"""The Python SDK, doing everything it can in the mode that the second argument names: `legacy` or `auto`."""
+"""The Python SDK, doing all it can in the mode of the second argument: `legacy` or `auto`."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,5 @@
-// The TypeScript SDK of the v2 line, doing everything it can in the era that the third argument names:
-// `legacy` or `modern`.
+// The TypeScript SDK of the v2 line, doing everything it can in the era that the third argument
+// names: `legacy` or `modern`.
 import {
   Client,
   SSEClientTransport,

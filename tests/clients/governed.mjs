@@ -1,6 +1,7 @@
-// Runs a client through a Lictor of its own: governed.mjs LICTOR CLIENT URL. The Lictor is `LICTOR run
-// --mcp URL` with a fresh home on a free port; the client gets the Lictor's URL in place of the server's.
-// For suites that start a server by themselves and tell nobody but the client where it is.
+// Runs a client through a Lictor of its own: governed.mjs LICTOR CLIENT URL. The Lictor is `LICTOR
+// run --mcp URL` with a fresh home on a free port; the client gets the Lictor's URL in place of the
+// server's. For suites that start a server by themselves and tell nobody but the client where it
+// is.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
