@@ -129,6 +129,7 @@ impl Proxy {
         if sight.shape() == Shape::Events {
             // It can grow on its way: signs of life, an error at its end.
             headers.remove(header::CONTENT_LENGTH);
+            headers::detach(&mut headers);
         }
         frame(session, head.status, &mut headers);
         let left = announced(head.status, &headers);
@@ -143,6 +144,8 @@ impl Proxy {
         }
         let owner = principal.id.shared();
         let desk = self.desk(read, &owner).filter(|_| head.status.is_success());
+        // Its values are slices of the buffer that it was read into.
+        drop(head);
         let streams = sight.shape() == Shape::Events;
         let _open = streams.then(|| self.shared.record.metrics.open_stream());
         let judged_by = exchange.policy_version.as_deref().unwrap_or_default();

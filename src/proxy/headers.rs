@@ -94,6 +94,17 @@ pub(super) fn for_caller(answer: &HeaderMap) -> HeaderMap {
     headers
 }
 
+/// Gives each value memory of its own. hyper's are slices of the buffer that the head was read into, 8 KiB,
+/// which would stay for as long as the head is kept: for a stream, as long as it is open.
+pub(super) fn detach(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        // It can't fail: the bytes are those of a value.
+        if let Ok(copy) = HeaderValue::from_bytes(value.as_bytes()) {
+            *value = copy;
+        }
+    }
+}
+
 /// What `Connection` says is for this hop only.
 fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
     headers
@@ -171,5 +182,20 @@ mod tests {
         answer.insert("mcp-session-id", HeaderValue::from_static("s-1"));
         let headers = for_caller(&answer);
         assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["mcp-session-id"]);
+    }
+
+    #[test]
+    fn detached_values_hold_no_buffer() {
+        let buffer = bytes::Bytes::from(b"text/event-stream".repeat(100));
+        let mut headers = HeaderMap::new();
+        for (name, end) in [("content-type", 17), ("x-empty", 0)] {
+            let value = HeaderValue::from_maybe_shared(buffer.slice(..end)).unwrap();
+            headers.insert(name, value);
+        }
+        let before = headers.clone();
+        detach(&mut headers);
+        assert_eq!(headers, before);
+        drop(before);
+        assert!(buffer.is_unique());
     }
 }
