@@ -79,7 +79,9 @@ async fn a_bundle_is_swapped_without_a_restart() {
     answering.abort();
     let closings = lictor.stop_with(|closings| closings > calls).await;
     let of = |status: &str| closings.iter().filter(|entry| entry["status"] == status).count();
-    assert_eq!((of("ok"), of("identity_expired")), (calls, 1));
+    // The stream, and maybe a connection that was let in just before.
+    assert_eq!(of("ok"), calls);
+    assert!(matches!(of("identity_expired"), 1 | 2));
 }
 
 /// Calls until told to stop; how often, every one answered well.
