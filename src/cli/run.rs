@@ -20,15 +20,18 @@ use crate::{
 /// Says in the environment what `--allow-stdio` says on the command line.
 const ALLOW_STDIO: &str = "LICTOR_ALLOW_STDIO";
 
+const EXAMPLES: &str = "\
+Examples:
+  lictor run --file lictor.yaml
+  lictor run --mcp http://127.0.0.1:9000/mcp
+  lictor run -- npx -y some-server";
+
 /// Govern the calls of agents, as a configuration file says, or in front of one MCP server.
-///
-///     lictor run --file lictor.yaml
-///     lictor run --mcp http://127.0.0.1:9000/mcp
-///     lictor run -- npx -y some-server
 ///
 /// Ends on SIGTERM or SIGINT when the calls in flight have finished. Reloads policies when their files
 /// change, and on SIGHUP.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Run {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["mcp", "command"])]
