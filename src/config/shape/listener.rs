@@ -1,0 +1,139 @@
+//! An entry of `listeners`, as its author writes it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::units::{Name, Span};
+
+/// Where callers connect.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct Listener {
+    /// Unique name, used in policies, metrics and the ledger.
+    #[schemars(required)]
+    pub name: Option<Name>,
+    /// Towards the workload that Lictor stands beside, or away from it.
+    #[schemars(extend("default" = "inbound"))]
+    #[serde(default)]
+    pub direction: Direction,
+    /// Address and port; port 0 lets the system choose.
+    #[schemars(required, example = "0.0.0.0:8443")]
+    pub bind: Option<String>,
+    /// How callers prove who they are.
+    #[schemars(required)]
+    pub tls: Option<Tls>,
+    /// SPIFFE ID of every caller of a listener with `tls: none`.
+    #[schemars(example = "spiffe://example.org/agent")]
+    pub identity: Option<String>,
+    /// Accepted `Host` values; without it, loopback names where `tls: none`, anything otherwise.
+    #[schemars(example = ["mcp.example.org"])]
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Accepted `Origin` values; without it, those at the accepted hosts where `tls: none`, none otherwise.
+    #[schemars(example = ["https://app.example.org"])]
+    #[serde(default)]
+    pub origins: Vec<String>,
+    /// Most connections at once.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = 10_000))]
+    pub max_connections: Option<usize>,
+    /// How long callers may take.
+    #[serde(default)]
+    pub timeouts: ListenerTimeouts,
+    /// What is served.
+    #[schemars(required, length(min = 1))]
+    pub routes: Option<Vec<Route>>,
+}
+
+/// Which way calls go.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Direction {
+    #[default]
+    Inbound,
+}
+
+/// How callers prove who they are.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Tls {
+    /// X.509-SVIDs on both sides.
+    Mutual,
+    /// Plain HTTP on a loopback address; every caller is the listener's `identity`.
+    None,
+}
+
+/// How long callers may take.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct ListenerTimeouts {
+    /// For the head of a request to arrive.
+    #[schemars(extend("default" = "10s"))]
+    pub head: Option<Span>,
+    /// For the body of a request to arrive.
+    #[schemars(extend("default" = "30s"))]
+    pub body: Option<Span>,
+    /// How long one write to a caller may stall before the connection is cut.
+    #[schemars(extend("default" = "30s"))]
+    pub stall: Option<Span>,
+    /// How long a connection may idle between requests.
+    #[schemars(extend("default" = "75s"))]
+    pub idle: Option<Span>,
+    /// How long an event stream may be silent before a comment line keeps it alive.
+    #[schemars(extend("default" = "15s"))]
+    pub keep_alive: Option<Span>,
+}
+
+/// One path of a listener.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct Route {
+    /// Exact path; no trailing slash, no percent-encoding.
+    #[schemars(required, example = "/mcp")]
+    pub path: Option<String>,
+    /// What is spoken on it.
+    #[schemars(required)]
+    pub protocol: Option<Protocol>,
+    /// Name of an upstream.
+    #[schemars(required)]
+    pub upstream: Option<String>,
+    /// `shadow` records what would have been denied and lets it pass.
+    #[schemars(extend("default" = "enforce"))]
+    #[serde(default)]
+    pub mode: Mode,
+    /// How refusals are told.
+    #[schemars(extend("default" = "jsonRpc"))]
+    #[serde(default)]
+    pub denials: Denials,
+}
+
+/// What is spoken on a route.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Protocol {
+    Mcp,
+}
+
+/// Whether denials are enforced.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Mode {
+    #[default]
+    Enforce,
+    Shadow,
+}
+
+/// How refusals are told.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Denials {
+    /// As the protocol's SDKs understand it best.
+    #[default]
+    JsonRpc,
+    /// By the HTTP status too.
+    HttpStatus,
+}

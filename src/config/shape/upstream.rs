@@ -1,0 +1,160 @@
+//! An entry of `upstreams`, as its author writes it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::units::{Name, Span};
+
+/// A server behind Lictor.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct Upstream {
+    /// Unique name; the server's name in policies.
+    #[schemars(required)]
+    pub name: Option<Name>,
+    /// Endpoint with path and query. `http` is for loopback addresses only. Either this or `command`.
+    #[schemars(example = "https://files.example.org/mcp")]
+    pub url: Option<String>,
+    /// The MCP transport it speaks.
+    #[schemars(extend("default" = "streamableHttp"))]
+    pub transport: Option<Transport>,
+    /// A program and its arguments, in place of `url`: it is started, and speaks MCP on its standard input
+    /// and output. Needs `--allow-stdio` on Lictor's own command line.
+    #[schemars(length(min = 1), example = ["npx", "-y", "some-server"])]
+    pub command: Option<Vec<String>>,
+    /// Where the command runs; the file's folder without it.
+    pub directory: Option<String>,
+    /// What the command finds in its environment, beside a few names that programs can't do without.
+    pub env: Option<Env>,
+    /// Who shares a process of the command; `perSession` without it.
+    pub processes: Option<Processes>,
+    /// Most processes of the command at once; 64 without it.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_processes: Option<usize>,
+    /// Most processes of one caller at once; 16 without it.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub max_processes_per_caller: Option<usize>,
+    /// How far its answers are believed.
+    #[schemars(extend("default" = "trusted"))]
+    #[serde(default)]
+    pub trust: Trust,
+    /// The SPIFFE ID that it has to prove, exactly.
+    #[schemars(example = "spiffe://example.org/server/files")]
+    pub spiffe_id: Option<String>,
+    /// PEM file with the roots that its certificate is checked against, in place of the public
+    /// ones.
+    pub roots: Option<String>,
+    /// `Host` sent to it, where it differs from the URL's.
+    #[schemars(example = "files.example.org")]
+    pub host: Option<String>,
+    /// Free tags, for policies.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// What is known of its tools, by name.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Tool>,
+    /// How long it may take.
+    #[serde(default)]
+    pub timeouts: UpstreamTimeouts,
+}
+
+/// The MCP transport that an upstream speaks.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Transport {
+    /// Streamable HTTP.
+    StreamableHttp,
+    /// HTTP+SSE of revision 2024-11-05; `url` is that of the event stream.
+    Sse,
+}
+
+/// The environment of a command.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct Env {
+    /// Names that it inherits from Lictor's own environment.
+    #[schemars(example = ["GITHUB_TOKEN"])]
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Name → value.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// Name → file that holds the value; for secrets.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// Who shares a process of a command.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Processes {
+    /// One for each session, and one for each caller of the revisions without sessions.
+    #[default]
+    PerSession,
+    /// One for all callers, of the revisions without sessions only.
+    Shared,
+}
+
+/// How far an upstream's answers are believed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Trust {
+    #[default]
+    Trusted,
+}
+
+/// What is known of a tool.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct Tool {
+    /// How far it can reach.
+    #[schemars(extend("default" = "execute"))]
+    #[serde(default)]
+    pub class: ToolClass,
+    /// Free tags, for policies.
+    #[serde(default)]
+    pub tags: Vec<String>,
+}
+
+/// How far a tool can reach.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum ToolClass {
+    /// Reads data, changes nothing.
+    Read,
+    /// Changes something in a bounded, repairable way.
+    Write,
+    /// May do anything.
+    #[default]
+    Execute,
+}
+
+/// How long an upstream may take.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct UpstreamTimeouts {
+    /// To connect, TLS included.
+    #[schemars(extend("default" = "5s"))]
+    pub connect: Option<Span>,
+    /// For a process of `command` to send its first message; 60s without it.
+    #[schemars(example = "60s")]
+    pub start: Option<Span>,
+    /// From the last byte sent to the head of the answer.
+    #[schemars(extend("default" = "5m"))]
+    pub first_byte: Option<Span>,
+    /// Longest silence inside a JSON answer; event streams may be silent for longer.
+    #[schemars(extend("default" = "60s"))]
+    pub idle: Option<Span>,
+    /// How long an unused connection is kept; has to be below the server's own time.
+    #[schemars(extend("default" = "4s"))]
+    pub pool_idle: Option<Span>,
+    /// How long a process of `command` is kept that nobody has a call or a stream at; 30m without it.
+    #[schemars(example = "30m")]
+    pub unused: Option<Span>,
+}
