@@ -18,7 +18,7 @@ pub enum Denial {
         /// What the policy's author wants the caller to know.
         reason: Option<Arc<str>>,
     },
-    /// No method of MCP, and no policy schema names it.
+    /// No method of the protocol, and no policy schema names it.
     UnknownMethod,
     /// The answer asks the caller for something that the policies don't permit.
     ServerRequest,
@@ -192,7 +192,7 @@ impl Denial {
 
 fn unknown_method(era: Era) -> Row {
     match era {
-        Era::Legacy => row(200, -32601, "unknown_method"),
+        Era::Legacy | Era::V03 | Era::V10 => row(200, -32601, "unknown_method"),
         Era::Modern => row(404, -32601, "unknown_method"),
     }
 }
@@ -206,6 +206,7 @@ fn undecodable(error: &DecodeError) -> Row {
         Fault::Version => match error.era {
             Era::Legacy => row(400, -32600, "unsupported_version"),
             Era::Modern => row(400, -32022, "unsupported_version"),
+            Era::V03 | Era::V10 => row(400, -32009, "unsupported_version"),
         },
         Fault::UnknownMethod => unknown_method(error.era),
         Fault::MediaType => row(415, 4150, "unsupported_media_type"),

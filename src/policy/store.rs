@@ -351,11 +351,7 @@ fn calls_on(list: ListOf, era: Era) -> impl Iterator<Item = &'static Rule> {
             matches!(governs, Governs::Resource | Governs::Reference | Governs::Subscriptions)
         }
     };
-    let exists = move |rule: &Rule| match era {
-        Era::Legacy => rule.legacy,
-        Era::Modern => rule.modern,
-    };
-    METHODS.iter().filter(move |rule| touches(rule.governs) && exists(rule))
+    METHODS.iter().filter(move |rule| touches(rule.governs) && rule.exists_in(era))
 }
 
 /// What an error tells without quoting a value.

@@ -230,6 +230,7 @@ fn every_method_has_an_action_on_what_it_governs() {
             Governs::Prompt => vec![Target::Prompt("p".into())],
             Governs::Resource => vec![Target::Resource("file:///r".into())],
             Governs::Task => vec![Target::Task("t".into())],
+            Governs::Message => vec![Target::Server, Target::Task("t".into())],
             Governs::Reference => {
                 vec![Target::Prompt("p".into()), Target::Resource("file:///{r}".into())]
             }

@@ -6,24 +6,51 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::{Id, Method, json};
+use super::{Id, Method, a2a, json};
 
-/// The two incompatible families of MCP revisions ("legacy" and "modern" are the specification's
-/// own words, MCP 2026-07-28 `basic/versioning`).
+/// The protocols that are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Model Context Protocol, between an agent and a server of tools.
+    Mcp,
+    /// Agent2Agent, between agents.
+    A2a,
+}
+
+/// The incompatible families of revisions: two of MCP ("legacy" and "modern" are the
+/// specification's own words, MCP 2026-07-28 `basic/versioning`) and two of A2A, which has its
+/// numbers. So an era tells the protocol, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
-    /// Revisions up to 2025-11-25: `initialize`, sessions, GET streams.
+    /// MCP revisions up to 2025-11-25: `initialize`, sessions, GET streams.
     Legacy,
-    /// Revision 2026-07-28 and later: stateless, mirrored headers, `server/discover`.
+    /// MCP revision 2026-07-28 and later: stateless, mirrored headers, `server/discover`.
     Modern,
+    /// A2A up to 0.3: methods such as `message/send`, REST paths below `/v1/`.
+    V03,
+    /// A2A 1.0 and later: methods such as `SendMessage`, ProtoJSON.
+    V10,
 }
 
 impl Era {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Legacy, Self::Modern, Self::V03, Self::V10];
+
+    /// The protocol that it is an era of.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Legacy | Self::Modern => Protocol::Mcp,
+            Self::V03 | Self::V10 => Protocol::A2a,
+        }
+    }
+
     /// The name used in policies, metrics and the ledger.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",
             Self::Modern => "modern",
+            Self::V03 => "0.3",
+            Self::V10 => "1.0",
         }
     }
 }
@@ -41,6 +68,8 @@ pub enum Kind {
     Stream,
     /// `DELETE`: the caller ends its session (legacy only).
     End,
+    /// A request of A2A's REST binding; it is answered, but by no id.
+    Operation,
 }
 
 /// What a call touches; each target is judged on its own and all have to be permitted.
@@ -156,6 +185,8 @@ pub struct Call {
     pub continuation: Option<Continuation>,
     /// The message's bytes; empty for `GET` and `DELETE`.
     pub body: Bytes,
+    /// What else a call of A2A tells; `None` for MCP.
+    pub a2a: Option<Box<a2a::Facts>>,
     /// Where `params.arguments` starts in `body`.
     pub(super) arguments: Option<usize>,
     /// What scanning `body` learned.
@@ -187,13 +218,16 @@ impl Call {
     pub fn id(&self) -> Option<&Id> {
         match &self.kind {
             Kind::Request(id) => Some(id),
-            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End => None,
+            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End | Kind::Operation => {
+                None
+            }
         }
     }
 }
 
 impl fmt::Debug for Call {
-    /// Everything but the body, which is the caller's data and must not get into a log.
+    /// Everything but what is the caller's data and must not get into a log: the body, and what is
+    /// repeated from it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("era", &self.era)

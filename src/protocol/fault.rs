@@ -15,9 +15,10 @@ pub enum Fault {
     Params,
     /// Mirrored headers and body disagree, or one of them is missing: −32020 (MCP 2026-07-28).
     HeaderMismatch,
-    /// A protocol revision that this build doesn't know: −32022 (modern) or 400 (legacy).
+    /// A protocol revision that this build doesn't know, or that contradicts the method: −32022
+    /// (modern), 400 (legacy) or −32009 (A2A).
     Version,
-    /// A method that doesn't exist in the message's era: −32601.
+    /// A method that doesn't exist in the message's era: −32601; over REST, a path: 404.
     UnknownMethod,
     /// `Content-Type` is not JSON in UTF-8, or the body is encoded: 415.
     MediaType,
@@ -42,4 +43,6 @@ pub struct DecodeError {
     /// The revision that was asked for, with [`Fault::Version`]: what `error.data.requested` has to
     /// repeat (MCP 2026-07-28 `basic/versioning`). Visible ASCII.
     pub requested: Option<Box<str>>,
+    /// It came over A2A's REST binding, whose errors are no JSON-RPC messages.
+    pub rest: bool,
 }

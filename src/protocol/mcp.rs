@@ -83,7 +83,7 @@ pub fn decode_posted(headers: &HeaderMap, body: Bytes) -> Result<Call, DecodeErr
 
 fn fault(fault: Fault, era: Era, detail: &'static str) -> DecodeError {
     let detail = detail.into();
-    DecodeError { fault, id: None, notification: false, era, detail, requested: None }
+    DecodeError { fault, id: None, notification: false, era, detail, requested: None, rest: false }
 }
 
 /// `GET` and `DELETE`, which only legacy sessions have.
@@ -114,6 +114,7 @@ fn bodiless(
         session,
         continuation: None,
         body: Bytes::new(),
+        a2a: None,
         arguments: None,
         index: json::Index::default(),
     })
@@ -141,7 +142,19 @@ fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
     };
     let index = document.into_index();
     let Read { era, kind, method, targets, version, session, continuation, arguments } = read;
-    Ok(Call { era, kind, method, targets, version, session, continuation, body, arguments, index })
+    Ok(Call {
+        era,
+        kind,
+        method,
+        targets,
+        version,
+        session,
+        continuation,
+        body,
+        a2a: None,
+        arguments,
+        index,
+    })
 }
 
 fn unreadable(error: ScanError, era: Era) -> DecodeError {
@@ -200,7 +213,7 @@ fn method_call(
             head.check_legacy_version()?;
             head.legacy_session()?
         }
-        Era::Modern => {
+        Era::Modern | Era::V03 | Era::V10 => {
             check_modern_version(head, params)?;
             None
         }
@@ -247,11 +260,7 @@ fn check_modern_version(head: &Head<'_>, params: &Params<'_>) -> Result<(), Deco
 }
 
 fn check_rule(rule: &Rule, era: Era, is_request: bool) -> Result<(), (Fault, &'static str)> {
-    let exists = match era {
-        Era::Legacy => rule.legacy,
-        Era::Modern => rule.modern,
-    };
-    match (exists, rule.notification, is_request) {
+    match (rule.exists_in(era), rule.notification, is_request) {
         (false, _, _) => Err((Fault::UnknownMethod, "method not found in this protocol revision")),
         (true, true, true) => Err((Fault::Invalid, "a notification with an id")),
         (true, false, false) => Err((Fault::Invalid, "a request without an id")),

@@ -1,11 +1,14 @@
-//! The methods of MCP that a client may send, and those that a server may send to its client, each
-//! with its class and what it touches.
+//! The methods of MCP that a client may send, those that a server may send to its client, and those
+//! of A2A that an agent may send to another, each with its class and what it touches.
 //!
 //! One table a side serves the decoder (where is the target?), the policy schema (which actions
 //! exist?) and the ledger (does the call need an intent?). The sides don't share a table: a client
 //! that sends `sampling/createMessage` sends an unknown method, and so does a server that sends
-//! `tools/call`. Sources: `schema.ts` of each revision, 2024-11-05 to 2026-07-28, and the tasks
-//! extension.
+//! `tools/call`; `tasks/get` is another method on an A2A endpoint. Sources: `schema.ts` of each
+//! revision of MCP, 2024-11-05 to 2026-07-28, and the tasks extension; A2A 0.3 §7 and 1.0
+//! `a2a.proto`.
+
+use super::Era;
 
 /// How far a call can reach; the order is from harmless to dangerous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +63,9 @@ pub enum Governs {
     Reference,
     /// `params.notifications.resourceSubscriptions[]` and `.taskIds[]`.
     Subscriptions,
+    /// `params.message` of A2A: the tasks that it goes on with or refers to, or a new one of the
+    /// agent.
+    Message,
 }
 
 /// A list that has to be filtered on its way back.
@@ -81,7 +87,7 @@ pub struct Rule {
     /// The method as it stands on the wire, or a name of ours for messages without one.
     pub name: &'static str,
     /// The action that policies know it by: the name, unless the other side has a method of that
-    /// name.
+    /// name. Both spellings of an operation of A2A have the later one.
     pub action: &'static str,
     /// How far it can reach. For `tools/call` this is the worst case; policy knows the tool's own
     /// class.
@@ -90,47 +96,51 @@ pub struct Rule {
     pub governs: Governs,
     /// The list in its answer.
     pub list: Option<ListOf>,
-    /// Exists in revisions up to 2025-11-25.
-    pub legacy: bool,
-    /// Exists in revision 2026-07-28 or its extensions; a request of a server exists there only
-    /// within a result (`inputRequests`).
-    pub modern: bool,
+    /// Where it exists by this name. In the modern era a request of a server exists only within a
+    /// result (`inputRequests`). In A2A it is JSON-RPC that tells two names apart: over REST the
+    /// calls of both eras have the later row.
+    pub eras: &'static [Era],
     /// Is a notification (has no id).
     pub notification: bool,
 }
 
-const fn request(name: &'static str, class: Class, governs: Governs, eras: (bool, bool)) -> Rule {
-    Rule {
-        name,
-        action: name,
-        class,
-        governs,
-        list: None,
-        legacy: eras.0,
-        modern: eras.1,
-        notification: false,
+impl Rule {
+    /// Whether messages of an era can have this name.
+    pub fn exists_in(&self, era: Era) -> bool {
+        self.eras.contains(&era)
     }
+}
+
+const fn request(name: &'static str, class: Class, governs: Governs, eras: &'static [Era]) -> Rule {
+    Rule { name, action: name, class, governs, list: None, eras, notification: false }
 }
 
 const fn list(name: &'static str, of: ListOf) -> Rule {
     Rule { list: Some(of), ..request(name, Class::List, Governs::Server, BOTH) }
 }
 
-const fn notification(name: &'static str, eras: (bool, bool)) -> Rule {
+const fn notification(name: &'static str, eras: &'static [Era]) -> Rule {
     Rule { notification: true, ..request(name, Class::Control, Governs::Server, eras) }
 }
 
-const fn ask(name: &'static str, action: &'static str, class: Class, eras: (bool, bool)) -> Rule {
+const fn ask(name: &'static str, action: &'static str, class: Class, eras: &'static [Era]) -> Rule {
     Rule { action, ..request(name, class, Governs::Caller, eras) }
 }
 
-const fn notice(name: &'static str, eras: (bool, bool)) -> Rule {
+const fn notice(name: &'static str, eras: &'static [Era]) -> Rule {
     Rule { governs: Governs::Caller, ..notification(name, eras) }
 }
 
-const LEGACY: (bool, bool) = (true, false);
-const MODERN: (bool, bool) = (false, true);
-const BOTH: (bool, bool) = (true, true);
+/// An operation by the name that A2A 0.3 has for it.
+const fn earlier(name: &'static str, later: Rule) -> Rule {
+    Rule { action: later.action, ..request(name, later.class, later.governs, V03) }
+}
+
+const LEGACY: &[Era] = &[Era::Legacy];
+const MODERN: &[Era] = &[Era::Modern];
+const BOTH: &[Era] = &[Era::Legacy, Era::Modern];
+const V03: &[Era] = &[Era::V03];
+const V10: &[Era] = &[Era::V10];
 
 /// `GET` on the endpoint: the session's stream.
 pub static SESSION_STREAM: Rule =
@@ -194,10 +204,71 @@ pub static SERVER_METHODS: &[Rule] = &[
     ask("tasks/result", "client/tasks/result", Class::Read, LEGACY),
 ];
 
+/// The operations of A2A, by the names that version 1.0 has for them.
+pub mod operation {
+    use super::{Class, Governs, Rule, V10, request};
+
+    /// Sends a message and waits for what comes of it.
+    pub const SEND: Rule = request("SendMessage", Class::Execute, Governs::Message, V10);
+    /// Sends a message and follows what comes of it.
+    pub const STREAM: Rule = request("SendStreamingMessage", Class::Execute, Governs::Message, V10);
+    /// Reads a task.
+    pub const GET: Rule = request("GetTask", Class::Read, Governs::Task, V10);
+    /// Lists tasks.
+    pub const LIST: Rule = request("ListTasks", Class::List, Governs::Server, V10);
+    /// Cancels a task.
+    pub const CANCEL: Rule = request("CancelTask", Class::Write, Governs::Task, V10);
+    /// Follows a task.
+    pub const SUBSCRIBE: Rule = request("SubscribeToTask", Class::Read, Governs::Task, V10);
+    /// Has the agent tell an address what becomes of a task.
+    pub const PUSH_CREATE: Rule =
+        request("CreateTaskPushNotificationConfig", Class::Write, Governs::Task, V10);
+    /// Reads one such address.
+    pub const PUSH_GET: Rule =
+        request("GetTaskPushNotificationConfig", Class::Read, Governs::Task, V10);
+    /// Reads all such addresses of a task.
+    pub const PUSH_LIST: Rule =
+        request("ListTaskPushNotificationConfigs", Class::Read, Governs::Task, V10);
+    /// Takes such an address away.
+    pub const PUSH_DELETE: Rule =
+        request("DeleteTaskPushNotificationConfig", Class::Write, Governs::Task, V10);
+    /// The card for callers that are known.
+    pub const EXTENDED_CARD: Rule =
+        request("GetExtendedAgentCard", Class::Control, Governs::Server, V10);
+    /// The public card, a plain `GET`; the name is ours.
+    pub const CARD: Rule = request("GetAgentCard", Class::Control, Governs::Server, &[]);
+}
+
+/// Every method that an agent may send to another over JSON-RPC, sorted by name.
+pub static AGENT_METHODS: &[Rule] = &[
+    operation::CANCEL,
+    operation::PUSH_CREATE,
+    operation::PUSH_DELETE,
+    operation::EXTENDED_CARD,
+    operation::GET,
+    operation::PUSH_GET,
+    operation::PUSH_LIST,
+    operation::LIST,
+    operation::SEND,
+    operation::STREAM,
+    operation::SUBSCRIBE,
+    earlier("agent/getAuthenticatedExtendedCard", operation::EXTENDED_CARD),
+    earlier("message/send", operation::SEND),
+    earlier("message/stream", operation::STREAM),
+    earlier("tasks/cancel", operation::CANCEL),
+    earlier("tasks/get", operation::GET),
+    earlier("tasks/pushNotificationConfig/delete", operation::PUSH_DELETE),
+    earlier("tasks/pushNotificationConfig/get", operation::PUSH_GET),
+    earlier("tasks/pushNotificationConfig/list", operation::PUSH_LIST),
+    earlier("tasks/pushNotificationConfig/set", operation::PUSH_CREATE),
+    earlier("tasks/resubscribe", operation::SUBSCRIBE),
+];
+
 /// A method name, resolved against the table of the side that sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// A row of [`METHODS`] or [`SERVER_METHODS`], or one of the three messages without a method.
+    /// A row of [`METHODS`], [`SERVER_METHODS`] or [`AGENT_METHODS`], or one of the messages without
+    /// a method.
     Known(&'static Rule),
     /// Anything else; refused unless the policy schema names it.
     Vendor(Box<str>),
@@ -214,6 +285,11 @@ impl Method {
         Self::look_up(SERVER_METHODS, name)
     }
 
+    /// Looks up what an agent sent to another over JSON-RPC, byte for byte.
+    pub fn of_agent(name: &str) -> Self {
+        Self::look_up(AGENT_METHODS, name)
+    }
+
     fn look_up(table: &'static [Rule], name: &str) -> Self {
         let found = table.binary_search_by(|rule| rule.name.cmp(name)).ok();
         match found.and_then(|index| table.get(index)) {
@@ -225,8 +301,8 @@ impl Method {
     /// Looks up a name as [`Method::action`] tells it, whichever side's, ours for messages without
     /// one included.
     pub fn named(name: &str) -> Self {
-        let ours = [&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE];
-        let others = ours.into_iter().chain(SERVER_METHODS);
+        let ours = [&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE, &operation::CARD];
+        let others = ours.into_iter().chain(SERVER_METHODS).chain(AGENT_METHODS);
         match Self::parse(name) {
             Self::Known(rule) => Self::Known(rule),
             Self::Vendor(name) => match others.into_iter().find(|rule| rule.action == &*name) {
@@ -253,7 +329,7 @@ impl Method {
         }
     }
 
-    /// The table row, if the method is one that MCP defines.
+    /// The table row, if the method is one that the protocol defines.
     pub fn rule(&self) -> Option<&'static Rule> {
         match self {
             Self::Known(rule) => Some(rule),

@@ -7,6 +7,7 @@
 //!
 //! Imports nothing else of the crate, does no I/O and knows no clock.
 
+pub mod a2a;
 pub mod call;
 pub mod fault;
 pub mod json;
@@ -15,7 +16,7 @@ pub mod mcp;
 pub mod method;
 pub mod sse;
 
-pub use call::{Call, Continuation, Era, Kind, SessionId, Target};
+pub use call::{Call, Continuation, Era, Kind, Protocol, SessionId, Target};
 pub use fault::{DecodeError, Fault};
 pub use json_rpc::Id;
 pub use method::{Class, Method};

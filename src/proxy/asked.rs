@@ -259,6 +259,7 @@ impl Back<'_> {
                     era: self.call.era,
                     detail: fault.detail,
                     requested: None,
+                    rest: false,
                 });
                 let mut asking = Asking::begin(self.occasion.clone(), None, digest);
                 asking.refuse(&denial);

@@ -127,10 +127,16 @@ fn may_ask(call: &Call) -> bool {
         ) => true,
         (
             Era::Modern,
-            Some(Governs::Server | Governs::Reference | Governs::Subscriptions | Governs::Caller)
+            Some(
+                Governs::Server
+                | Governs::Reference
+                | Governs::Subscriptions
+                | Governs::Caller
+                | Governs::Message,
+            )
             | None,
         ) => false,
-        (Era::Legacy, _) => false,
+        (Era::Legacy | Era::V03 | Era::V10, _) => false,
     }
 }
 

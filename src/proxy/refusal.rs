@@ -82,7 +82,7 @@ pub(super) fn render(
         405 => {
             let allow = match era {
                 Era::Legacy => "POST, GET, DELETE",
-                Era::Modern => "POST",
+                Era::Modern | Era::V03 | Era::V10 => "POST",
             };
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
         }

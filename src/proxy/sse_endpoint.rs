@@ -90,7 +90,8 @@ impl Leg {
                 let cancelled = member(&call.body, &["params", "requestId"]);
                 cancelled.into_iter().for_each(|id| open.settle(&id));
             }
-            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End => {}
+            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End | Kind::Operation => {
+            }
         }
     }
 }

@@ -84,7 +84,7 @@ impl<'a> Asked<'a> {
             Governs::Tool => name().map(Target::Tool),
             Governs::Prompt => name().map(Target::Prompt),
             Governs::Resource | Governs::Reference => name().map(Target::Resource),
-            Governs::Task => name().map(Target::Task),
+            Governs::Task | Governs::Message => name().map(Target::Task),
         };
         Some(Self {
             principal: Principal { id, proof: Proof::Svid },
@@ -92,7 +92,10 @@ impl<'a> Asked<'a> {
             listener: row.listener.as_deref()?,
             method,
             target: target.unwrap_or(Target::Server),
-            era: if row.era.as_deref() == Some("legacy") { Era::Legacy } else { Era::Modern },
+            era: Era::ALL
+                .into_iter()
+                .find(|era| row.era.as_deref() == Some(era.as_str()))
+                .unwrap_or(Era::Modern),
         })
     }
 

@@ -116,7 +116,11 @@ impl<'a> Params<'a> {
             Some(Governs::Resource) => [self.uri, None, None],
             Some(Governs::Task) => [self.task_id, None, None],
             Some(
-                Governs::Server | Governs::Caller | Governs::Reference | Governs::Subscriptions,
+                Governs::Server
+                | Governs::Caller
+                | Governs::Reference
+                | Governs::Subscriptions
+                | Governs::Message,
             ) => [None; 3],
             None => [self.name, self.uri, self.task_id],
         };
@@ -144,7 +148,8 @@ impl<'a> Params<'a> {
                 | Governs::Resource
                 | Governs::Task
                 | Governs::Reference
-                | Governs::Subscriptions,
+                | Governs::Subscriptions
+                | Governs::Message,
             )
             | None => None,
         };

@@ -178,7 +178,9 @@ pub fn decode(data: &[u8], era: Era) -> Result<ServerMessage, Undecodable> {
 /// A request on a stream, which only legacy revisions have.
 fn request(name: &str, params: Option<Value<'_>>, era: Era) -> Result<Asked, Detail> {
     match era {
-        Era::Modern => Err("servers send no requests in this protocol revision"),
+        Era::Modern | Era::V03 | Era::V10 => {
+            Err("servers send no requests in this protocol revision")
+        }
         Era::Legacy => {
             let method = Method::of_server(name);
             if method.rule().is_some_and(|rule| rule.notification) {
@@ -213,7 +215,9 @@ fn outcome(result: Value<'_>, era: Era) -> Result<Outcome, Detail> {
     let task = match (read.kind.as_deref(), era) {
         (Some("task"), _) => Some(read.task_id.ok_or("`taskId` is not a string")?),
         (Some("complete" | "input_required") | None, Era::Modern) => None,
-        (Some(_), Era::Modern) => return Err("an unknown `resultType`"),
+        (Some(_), Era::Modern) | (_, Era::V03 | Era::V10) => {
+            return Err("an unknown `resultType`");
+        }
         (_, Era::Legacy) => read.legacy_task,
     };
     match (task, asks) {
@@ -313,7 +317,7 @@ fn requests(object: Value<'_>) -> Result<Vec<(Box<str>, Asked)>, Detail> {
             }
         }
         let method = Method::of_server(&method.ok_or("an input request without a method")?);
-        if method.rule().is_some_and(|rule| rule.notification || !rule.modern) {
+        if method.rule().is_some_and(|rule| rule.notification || !rule.exists_in(Era::Modern)) {
             return Err("a method that can't be asked for within a result");
         }
         requests.push((key.into(), Asked { asks: Asks::read(&method, params)?, method }));

@@ -17,7 +17,7 @@ const MAX_TARGETS: usize = 256;
 pub(super) fn all(method: &Method, params: &Params<'_>) -> Result<Vec<Target>, Refusal> {
     let Some(rule) = method.rule() else { return Ok(vec![Target::Server]) };
     let one = match rule.governs {
-        Governs::Server => Target::Server,
+        Governs::Server | Governs::Message => Target::Server,
         Governs::Caller => Target::Caller,
         Governs::Tool => Target::Tool(text(params.name, "`params.name` is not a string")?),
         Governs::Prompt => Target::Prompt(text(params.name, "`params.name` is not a string")?),

@@ -66,7 +66,7 @@ fn seven() -> Option<String> {
 /// Parameters that say what each kind of method touches, and the value that `Mcp-Name` mirrors.
 fn sample(governs: Governs) -> (&'static str, Option<&'static str>, Vec<Target>) {
     match governs {
-        Governs::Server => ("", None, vec![Target::Server]),
+        Governs::Server | Governs::Message => ("", None, vec![Target::Server]),
         Governs::Caller => ("", None, vec![Target::Caller]),
         Governs::Tool => {
             (r#""name":"t","arguments":{"a":1}"#, Some("t"), vec![Target::Tool("t".into())])
@@ -103,13 +103,13 @@ fn every_method_is_decoded_in_its_eras_only() {
             };
             let headers = [JSON, ("mcp-protocol-version", "2026-07-28")];
             [
-                (post_with(&[JSON], &text(params)), rule.legacy),
-                (post_with(&headers, &text(params)), rule.modern),
+                (post_with(&[JSON], &text(params)), rule.exists_in(Era::Legacy)),
+                (post_with(&headers, &text(params)), rule.exists_in(Era::Modern)),
             ]
         } else {
             [
-                (legacy(rule.name, &format!("{{{params}}}")), rule.legacy),
-                (modern(rule.name, params, name), rule.modern),
+                (legacy(rule.name, &format!("{{{params}}}")), rule.exists_in(Era::Legacy)),
+                (modern(rule.name, params, name), rule.exists_in(Era::Modern)),
             ]
         };
         for ((outcome, exists), era) in outcomes.into_iter().zip([Era::Legacy, Era::Modern]) {

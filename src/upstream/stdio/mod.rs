@@ -97,8 +97,15 @@ impl Bridge {
                 | Kind::Notification
                 | Kind::Response(_)
                 | Kind::Stream
-                | Kind::End => Ok(answer::fault(StatusCode::BAD_REQUEST, call.id(), NO_SESSION)),
+                | Kind::End
+                | Kind::Operation => {
+                    Ok(answer::fault(StatusCode::BAD_REQUEST, call.id(), NO_SESSION))
+                }
             },
+            // Processes speak MCP.
+            (Era::V03 | Era::V10, _) => {
+                Ok(answer::fault(StatusCode::METHOD_NOT_ALLOWED, call.id(), NO_METHOD))
+            }
         }
     }
 
@@ -171,6 +178,7 @@ impl Bridge {
                 connection.end(End::Asked);
                 Ok(answer::bare(StatusCode::NO_CONTENT))
             }
+            Kind::Operation => Ok(answer::fault(StatusCode::METHOD_NOT_ALLOWED, None, NO_METHOD)),
         };
         match done {
             Err(Fault::Over(Over)) => {
@@ -203,9 +211,14 @@ impl Bridge {
                     Ok(accepted(()))
                 }
                 (Kind::Notification, _) => Ok(accepted(())),
-                (Kind::Request(_) | Kind::Response(_) | Kind::Stream | Kind::End, _) => {
-                    Ok(answer::fault(StatusCode::METHOD_NOT_ALLOWED, None, NO_METHOD))
-                }
+                (
+                    Kind::Request(_)
+                    | Kind::Response(_)
+                    | Kind::Stream
+                    | Kind::End
+                    | Kind::Operation,
+                    _,
+                ) => Ok(answer::fault(StatusCode::METHOD_NOT_ALLOWED, None, NO_METHOD)),
             };
         };
         let listening = if call.method.name() == "subscriptions/listen" {

@@ -84,7 +84,7 @@ fn each_side_knows_its_own_methods_only() {
     for rule in SERVER_METHODS {
         let text = request_text(rule.name, sample(rule.name));
         let kind = legacy(&text);
-        match (rule.notification, rule.legacy) {
+        match (rule.notification, rule.exists_in(Era::Legacy)) {
             (true, _) => assert_eq!(waits(kind), server_waits(), "{}", rule.name),
             (false, _) => {
                 let Ok(ServerMessage::Request { asked, .. }) = kind else { panic!("{kind:?}") };
@@ -97,7 +97,7 @@ fn each_side_knows_its_own_methods_only() {
             rule.name,
             sample(rule.name)
         ));
-        let exists = !rule.notification && rule.modern;
+        let exists = !rule.notification && rule.exists_in(Era::Modern);
         assert_eq!(modern(&within).is_ok(), exists, "{}", rule.name);
     }
     for rule in METHODS.iter().filter(|rule| Method::of_server(rule.name).rule().is_none()) {

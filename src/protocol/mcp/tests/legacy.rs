@@ -83,7 +83,7 @@ fn notifications_have_no_id_and_requests_have_one() {
     ] {
         assert_eq!(fault_of(post_with(&[JSON], body)), (Fault::Invalid, Era::Legacy, seven()));
     }
-    for rule in METHODS.iter().filter(|rule| rule.legacy && !rule.notification) {
+    for rule in METHODS.iter().filter(|rule| rule.exists_in(Era::Legacy) && !rule.notification) {
         let params = sample(rule.governs).0;
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{}","params":{{{params}}}}}"#, rule.name);
         let outcome = post_with(&[JSON], &body);
