@@ -19,9 +19,9 @@ const PATIENCE = 20_000;
 const POLL = 20;
 // No task has this name.
 const NOWHERE = "00000000-0000-0000-0000-000000000000";
-// The fixture calls nobody.
+// Needs nobody to look it up, and the fixture calls nobody.
 const HOOK_NAME = "hook";
-const HOOK = "https://hooks.example.com/a2a";
+const HOOK = "https://1.1.1.1/a2a";
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
@@ -48,14 +48,8 @@ const STEPS = {
   read_card: () => raw,
   send_message: () => send("hello"),
   send_task: () => send("task"),
-  send_parts: () =>
-    send("task with parts", {
-      more: [
-        part("data", { list: [1, 2.5, null, true], text: "Grüße, 世界" }),
-        part("raw", Buffer.from([0, 1, 255]), "application/octet-stream", "bytes"),
-        part("url", "https://files.example.com/report.pdf", "application/pdf"),
-      ],
-    }),
+  send_parts: () => send("task with parts", { more: parts() }),
+  stream_parts: () => stream("task with parts", { more: parts() }),
   stream_task: () => stream("pieces"),
   stream_message: () => stream("hello"),
   fail: async () => [(await send("fail")).status, (await send("reject")).status],
@@ -112,7 +106,8 @@ const STEPS = {
   unknown_push: () => hooks(NOWHERE),
   counters: () => send("counters"),
 };
-const REFUSED = ["send_task", "stream_task", "unknown_get", "counters"];
+// The first two are what a proxy is expected to refuse, and then nothing.
+const REFUSED = ["send_parts", "stream_parts", "send_message", "stream_message"];
 
 function chosen() {
   if (options.refused) return REFUSED;
@@ -121,6 +116,14 @@ function chosen() {
 
 function part(kind, value, mediaType = "", filename = "") {
   return { content: { $case: kind, value }, metadata: undefined, filename, mediaType };
+}
+
+function parts() {
+  return [
+    part("data", { list: [1, 2.5, null, true], text: "Grüße, 世界" }),
+    part("raw", Buffer.from([0, 1, 255]), "application/octet-stream", "bytes"),
+    part("url", "https://files.example.com/report.pdf", "application/pdf"),
+  ];
 }
 
 function request(said, { taskId = "", contextId = "", more = [], configuration } = {}) {

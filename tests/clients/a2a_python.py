@@ -3,7 +3,7 @@
 Prints a line of JSON for each step, `{"step", "seen"}` or `{"step", "error"}`, in which whatever
 differs from run to run has a name in its place, so that the lines of two runs can be compared as
 they are. `a2a_js.mjs` goes through the same steps. With `--refused` it only does what a proxy is
-expected to refuse.
+expected to refuse, and something else after that.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ POLL = 0.02
 NOWHERE = "00000000-0000-0000-0000-000000000000"
 """No task has this name."""
 HOOK_NAME = "hook"
-HOOK = "https://hooks.example.com/a2a"
-"""The fixture calls nobody."""
+HOOK = "https://1.1.1.1/a2a"
+"""Needs nobody to look it up, and the fixture calls nobody."""
 IDENTITY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|\+00:00)")
 
@@ -102,7 +102,7 @@ class Driver:
     async def send_task(self):
         return await self.send("task")
 
-    async def send_parts(self):
+    async def send_parts(self, client=None):
         message = new_text_message("task with parts", role=Role.ROLE_USER)
         message.parts.extend(
             [
@@ -112,7 +112,10 @@ class Driver:
             ]
         )
         request = SendMessageRequest(message=message)
-        return [event async for event in self.blocking.send_message(request)]
+        return [event async for event in (client or self.blocking).send_message(request)]
+
+    async def stream_parts(self):
+        return await self.send_parts(self.client)
 
     async def stream_task(self):
         return await self.send("pieces", self.client)
@@ -264,6 +267,7 @@ STEPS = [
     "send_message",
     "send_task",
     "send_parts",
+    "stream_parts",
     "stream_task",
     "stream_message",
     "fail",
@@ -289,7 +293,8 @@ STEPS = [
     "unknown_subscribe",
     "unknown_push",
 ]
-REFUSED = ["send_task", "stream_task", "unknown_get", "counters"]
+REFUSED = ["send_parts", "stream_parts", "send_message", "stream_message"]
+"""The first two are what a proxy is expected to refuse, and then nothing."""
 
 
 def hook(task):
