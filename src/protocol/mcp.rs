@@ -32,7 +32,7 @@ use params::Params;
 mod head;
 mod params;
 pub mod server;
-mod spelling;
+pub(crate) mod spelling;
 mod target;
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What an answer owes to the policies before the caller gets it.
 
+pub mod agent_card;
+mod edit;
 mod list_filter;
 mod look;
 

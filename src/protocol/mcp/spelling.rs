@@ -5,7 +5,7 @@
 //! takes for `name` must not pass us as a stranger.
 
 /// Whether a lenient reader could take `key` for one of `names`, although it is none of them.
-pub(super) fn is_variant(key: &str, names: &[&str]) -> bool {
+pub(crate) fn is_variant(key: &str, names: &[&str]) -> bool {
     if names.contains(&key) {
         return false;
     }
