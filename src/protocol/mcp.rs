@@ -32,7 +32,6 @@ use params::Params;
 mod head;
 mod params;
 pub mod server;
-pub(crate) mod spelling;
 mod target;
 
 #[cfg(test)]

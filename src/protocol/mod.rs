@@ -8,12 +8,15 @@
 //! Imports nothing else of the crate, does no I/O and knows no clock.
 
 pub mod a2a;
+mod address;
 pub mod call;
 pub mod fault;
 pub mod json;
 pub mod json_rpc;
 pub mod mcp;
+mod media;
 pub mod method;
+pub(crate) mod spelling;
 pub mod sse;
 
 pub use call::{Call, Continuation, Era, Kind, Protocol, SessionId, Target};

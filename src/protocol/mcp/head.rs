@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use data_encoding::BASE64;
 use http::{
     HeaderMap, HeaderValue,
-    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE},
+    header::{AUTHORIZATION, CONTENT_TYPE},
 };
 
 use super::{LEGACY_VERSIONS, fault};
-use crate::protocol::{DecodeError, Era, Fault, SessionId};
+use crate::protocol::{DecodeError, Era, Fault, SessionId, media};
 
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
@@ -75,24 +75,9 @@ impl<'a> Head<'a> {
         id.map(Some).ok_or_else(|| fault(Fault::Invalid, Era::Legacy, detail))
     }
 
-    /// JSON in UTF-8, as it is: a body in another encoding would be judged in one reading and run
-    /// in another.
     pub(super) fn check_media_type(&self) -> Result<(), DecodeError> {
-        let refuse = |detail| Err(fault(Fault::MediaType, self.era, detail));
-        let encodings = self.headers.get_all(CONTENT_ENCODING);
-        let encoded = encodings.iter().any(|value| {
-            !value.as_bytes().split(|&byte| byte == b',').all(|coding| {
-                let coding = coding.trim_ascii();
-                coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")
-            })
-        });
-        if encoded {
-            return refuse("encoded bodies are not accepted; send it without `Content-Encoding`");
-        }
-        match self.headers.get(CONTENT_TYPE) {
-            Some(value) if is_utf8_json(value.as_bytes()) => Ok(()),
-            Some(_) | None => refuse("`Content-Type` is not `application/json` in UTF-8"),
-        }
+        media::check_json(self.headers, &["application/json"])
+            .map_err(|detail| fault(Fault::MediaType, self.era, detail))
     }
 
     /// Compares `Mcp-Method`, which is never encoded, with the body's method.
@@ -139,20 +124,6 @@ fn is_modern(version: &[u8]) -> bool {
             _ => byte.is_ascii_digit(),
         });
     dated && LEGACY_VERSIONS.iter().all(|legacy| legacy.as_bytes() < version)
-}
-
-fn is_utf8_json(value: &[u8]) -> bool {
-    let mut parts = value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-    let essence = parts.next().unwrap_or_default();
-    essence.eq_ignore_ascii_case(b"application/json")
-        && parts.all(|parameter| {
-            let mut halves = parameter.splitn(2, |&byte| byte == b'=').map(<[u8]>::trim_ascii);
-            let name = halves.next().unwrap_or_default();
-            let value = halves.next().unwrap_or_default();
-            let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-            !name.eq_ignore_ascii_case(b"charset")
-                || quoted.unwrap_or(value).eq_ignore_ascii_case(b"utf-8")
-        })
 }
 
 /// Undoes `=?base64?…?=` (MCP 2026-07-28 `basic/transports/streamable-http`); values that lack

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::spelling;
 use crate::protocol::{
     Fault, Method,
     json::{Kind, Member, Value},
     method::Governs,
+    spelling,
 };
 
 /// What a refusal at this level consists of.

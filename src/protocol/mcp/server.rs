@@ -20,11 +20,12 @@
 
 use std::borrow::Cow;
 
-use super::{spelling, target};
+use super::target;
 use crate::protocol::{
     Era, Id, Method,
     json::{self, Kind, Member, Value},
     json_rpc::{Answer, Message},
+    spelling,
 };
 pub use asks::{Asks, Elicitation, Sampling};
 

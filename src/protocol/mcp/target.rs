@@ -1,13 +1,11 @@
 //! From a method and its parameters to what they touch.
 
-use super::{
-    params::{Params, Refusal},
-    spelling,
-};
+use super::params::{Params, Refusal};
 use crate::protocol::{
     Fault, Method, Target,
     json::{Kind, Member, Value},
     method::Governs,
+    spelling,
 };
 
 /// Each target costs a policy decision, so one message can't ask for any number of them.

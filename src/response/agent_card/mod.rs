@@ -32,7 +32,7 @@ use url::Url;
 use super::edit::Edits;
 use crate::protocol::{
     json::{self, Kind, Value},
-    mcp::spelling,
+    spelling,
 };
 
 pub use key_set::{KeyError, KeySet};

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use url::Url;
-
 use super::{Detail, check, present, text};
 use crate::protocol::{
     Method,
+    address::Address,
     json::{Kind, Member, Value},
 };
 
@@ -177,30 +176,10 @@ fn collect_fields(schema: Value<'_>, fields: &mut BTreeSet<Box<str>>) -> Result<
     Ok(())
 }
 
-/// The host of an address, if every reader finds the same one: browsers (WHATWG) take `\` for `/`,
-/// skip line breaks, and know many ways to write an IPv4 address; others follow RFC 3986.
 fn visited(address: &str) -> Result<Elicitation, Detail> {
-    const ODD: Detail = "`url` is not a plain http or https address";
-    let plain = address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    let url = Url::parse(address).ok().filter(|_| plain).ok_or(ODD)?;
-    let (scheme, rest) = address.split_once("://").ok_or(ODD)?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = url.host_str().ok_or(ODD)?;
-    let port = authority.len().checked_sub(host.len()).and_then(|_| authority.get(host.len()..));
-    let same = authority.get(..host.len()).is_some_and(|text| text.eq_ignore_ascii_case(host))
-        && port.is_some_and(is_port)
-        && !host.ends_with('.')
-        && matches!(scheme, "http" | "https");
-    if !same {
-        return Err(ODD);
-    }
-    Ok(Elicitation::Url { scheme: scheme.into(), host: host.into() })
-}
-
-/// What follows the host in an authority: nothing, or a colon and a number.
-fn is_port(text: &str) -> bool {
-    text.is_empty()
-        || text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
+    let Address { scheme, host } =
+        Address::parse(address).ok_or("`url` is not a plain http or https address")?;
+    Ok(Elicitation::Url { scheme, host })
 }
 
 fn object(value: Value<'_>) -> Result<Value<'_>, Detail> {
