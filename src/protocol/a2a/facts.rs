@@ -1,0 +1,49 @@
+//! What a call of A2A tells beside method and targets.
+
+use std::collections::BTreeSet;
+
+/// What a call of A2A tells beside what every [`Call`](crate::protocol::Call) tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What policies can tell such calls apart by.
+    pub traits: Traits,
+    /// The contexts (conversations) that it names: `contextId`.
+    pub contexts: BTreeSet<Box<str>>,
+    /// The addresses that the agent is asked to tell what becomes of a task, as they were sent:
+    /// those within a message's configuration, and those of a configuration of their own. Each is
+    /// a plain http or https address of which every reader finds the same host.
+    pub push_urls: BTreeSet<Box<str>>,
+    /// Where the request goes; `None` for the address of the agent itself, as JSON-RPC has it.
+    pub rest: Option<Rest>,
+}
+
+/// What policies can tell calls of A2A apart by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Traits {
+    /// The tenant that it names, in the body, path or query.
+    pub tenant: Option<Box<str>>,
+    /// The kinds of the message's parts: `text`, `raw`, `url` and `data`, as version 1.0 has them.
+    /// A file of version 0.3 is `raw` or `url`.
+    pub parts: BTreeSet<Box<str>>,
+    /// URIs of the extensions that it asks for (headers) or makes use of (message).
+    pub extensions: BTreeSet<Box<str>>,
+    /// The hosts of [`Facts::push_urls`], in lower case, without port.
+    pub push_hosts: BTreeSet<Box<str>>,
+    /// `metadata.form` of the message, or of the request.
+    pub form: Option<Box<str>>,
+    /// Whether the answer is a stream of events.
+    pub streaming: bool,
+}
+
+/// The target of a request, below the address of the agent.
+///
+/// INVARIANT: both are made from what was judged, never copied from the request line; to send
+/// anything else would be to run another call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// The path, which starts with a slash or is empty. Within a segment everything that RFC 3986
+    /// §2.3 doesn't call unreserved is percent-encoded, but the colon before a verb.
+    pub path: Box<str>,
+    /// The query without its question mark, encoded in the same way; `None` where there is none.
+    pub query: Option<Box<str>>,
+}
