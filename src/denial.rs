@@ -30,6 +30,8 @@ pub enum Denial {
     UnknownTask,
     /// What the call says it goes on with was never given to the caller for such a call.
     UnknownContinuation,
+    /// An address for push notifications that the agent must not be told, and what is wrong with it.
+    PushUrl(&'static str),
     /// The message could not be decoded.
     Undecodable(DecodeError),
     /// No verified identity.
@@ -115,6 +117,7 @@ impl Denial {
             Self::UnknownSession => row(404, 4041, "unknown_session"),
             Self::UnknownTask => row(200, -32602, "unknown_task"),
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
+            Self::PushUrl(_) => row(200, 4038, "push_url_refused"),
             Self::Undecodable(error) => undecodable(error),
             Self::Unauthenticated => closing(row(401, 4010, "unauthenticated")),
             Self::IdentityExpired => closing(row(401, 4011, "identity_expired")),
@@ -160,7 +163,7 @@ impl Denial {
                 "the identity of this connection has expired; reconnect".into()
             }
             Self::NoRoute => "no such endpoint".into(),
-            Self::Framing(detail) => Cow::Borrowed(detail),
+            Self::Framing(detail) | Self::PushUrl(detail) => Cow::Borrowed(detail),
             Self::Host => "the Host header names no host of this endpoint".into(),
             Self::Origin => "this Origin is not allowed".into(),
             Self::HttpMethod => "this HTTP method is not served here".into(),

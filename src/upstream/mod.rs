@@ -8,6 +8,7 @@ mod connector;
 mod endpoint;
 mod error;
 mod pool;
+pub mod push_url;
 mod resolver;
 pub mod settings;
 mod stdio;
@@ -29,6 +30,7 @@ use crate::{
 
 pub use endpoint::Endpoint;
 pub use error::{Error, SetupError};
+pub use push_url::{PushRefused, PushTargets};
 pub use settings::{Settings, Transport, Verification};
 pub use stdio::Census;
 pub use tls::spiffe as client_config;
