@@ -14,6 +14,7 @@ mod files;
 mod keeper;
 pub mod peer;
 pub mod settings;
+pub mod signing;
 pub mod source;
 pub mod spiffe_id;
 pub mod svid;
@@ -23,7 +24,8 @@ mod workload_api;
 
 pub use peer::{Peer, PeerError};
 pub use settings::{Files, Settings};
-pub use source::{Source, StartError, State, Status};
+pub use signing::{Algorithm, SignError, SignatureError, Signer};
+pub use source::{Snapshot, Source, StartError, State, Status, Svid};
 pub use spiffe_id::{SpiffeId, SpiffeIdError};
 pub use svid::SvidError;
 pub use trust_bundle::{BundleError, Role, TrustBundles};

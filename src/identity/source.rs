@@ -234,9 +234,32 @@ impl Snapshot {
     }
 }
 
+#[cfg(test)]
+impl Snapshot {
+    /// What is believed with such an SVID and such roots.
+    pub(crate) fn of(
+        credential: &super::ca::Credential,
+        trusted: &[&super::ca::Ca],
+        generation: u64,
+    ) -> Self {
+        use super::{svid, trust_bundle::provider};
+        let root = |ca: &&super::ca::Ca| (ca.domain.clone(), vec![ca.root.clone()]);
+        let roots = trusted.iter().map(root).collect();
+        let (bundles, faults) = TrustBundles::new(&roots, Clock.unix().as_secs());
+        assert!(faults.is_empty(), "{faults:?}");
+        let (chain, key) = (credential.chain.clone(), credential.key());
+        let leaf = svid::parse_leaf(&chain[0]).expect("an SVID");
+        let key = CertifiedKey::from_der(chain, key, &provider()).expect("a key that fits");
+        let svid::Leaf { id, not_before, not_after } = leaf;
+        let svid = Svid { id, not_before, not_after, key: Arc::new(key) };
+        let (state, svid) = (State::Ready, Some(Arc::new(svid)));
+        Self { generation, state, svid, bundles: Arc::new(bundles) }
+    }
+}
+
 impl Svid {
-    /// The chain and the key to show and sign with.
-    pub fn certified_key(&self) -> &Arc<CertifiedKey> {
+    /// The chain and the key to show in TLS.
+    pub(super) fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.key
     }
 }

@@ -8,7 +8,10 @@
 //! absent.
 
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::{
+    oid_registry,
+    prelude::{FromDer, GeneralName, X509Certificate},
+};
 
 use super::{SpiffeId, SpiffeIdError};
 
@@ -49,6 +52,18 @@ pub enum SvidError {
     /// An intermediate isn't a CA or must not sign certificates (§4.1, §4.3).
     #[error("an intermediate may not sign certificates")]
     Intermediate,
+    /// The leaf's key is of a kind whose signatures can't be checked here.
+    #[error("the leaf's key is of a kind that isn't known here")]
+    Key,
+}
+
+/// The kinds of key whose signatures can be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    P256,
+    P384,
+    Ed25519,
+    Rsa,
 }
 
 /// Checks a leaf by every rule that doesn't need a bundle or a clock.
@@ -89,6 +104,34 @@ pub(super) fn parse_root(der: &CertificateDer<'_>) -> Result<u64, SvidError> {
         return Err(SvidError::Intermediate);
     }
     validity(&certificate).map(|(_, not_after)| not_after)
+}
+
+/// End of a certificate's validity, Unix seconds.
+pub(super) fn end_of(der: &CertificateDer<'_>) -> Result<u64, SvidError> {
+    validity(&parse(der)?).map(|(_, not_after)| not_after)
+}
+
+/// The public key of a leaf in the form that signatures are checked with: a point for elliptic curves,
+/// an `RSAPublicKey` for RSA.
+pub(super) fn public_key(der: &CertificateDer<'_>) -> Result<(KeyKind, Box<[u8]>), SvidError> {
+    let certificate = parse(der)?;
+    let key = certificate.public_key();
+    let algorithm = &key.algorithm.algorithm;
+    let kind = if *algorithm == oid_registry::OID_KEY_TYPE_EC_PUBLIC_KEY {
+        let curve = key.algorithm.parameters.as_ref().and_then(|curve| curve.as_oid().ok());
+        match curve.ok_or(SvidError::Key)? {
+            curve if curve == oid_registry::OID_EC_P256 => KeyKind::P256,
+            curve if curve == oid_registry::OID_NIST_EC_P384 => KeyKind::P384,
+            _ => return Err(SvidError::Key),
+        }
+    } else if *algorithm == oid_registry::OID_SIG_ED25519 {
+        KeyKind::Ed25519
+    } else if *algorithm == oid_registry::OID_PKCS1_RSAENCRYPTION {
+        KeyKind::Rsa
+    } else {
+        return Err(SvidError::Key);
+    };
+    Ok((kind, key.subject_public_key.data.as_ref().into()))
 }
 
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, SvidError> {

@@ -66,9 +66,18 @@ impl Ca {
         path: &str,
         change: impl FnOnce(&mut CertificateParams),
     ) -> Credential {
+        self.leaf_of(KeyPair::generate().expect("key"), path, change)
+    }
+
+    /// The same with a key that isn't of the usual kind.
+    pub(crate) fn leaf_of(
+        &self,
+        key: KeyPair,
+        path: &str,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Credential {
         let mut params = leaf_params(&format!("spiffe://{}{path}", self.domain));
         change(&mut params);
-        let key = KeyPair::generate().expect("key");
         let leaf = params.signed_by(&key, &self.issuer).expect("leaf").der().clone();
         Credential { chain: vec![leaf], key }
     }
