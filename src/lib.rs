@@ -31,6 +31,7 @@ pub mod admin;
 pub mod bridge;
 pub mod cli;
 pub mod config;
+pub mod delegation;
 pub mod denial;
 pub mod exchange;
 pub mod governance;

@@ -26,6 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "upstream",
         ],
     ),
+    ("delegation", &["identity", "protocol"]),
     ("denial", &["protocol", "identity"]),
     ("exchange", &["denial", "governance", "identity", "ledger", "policy", "protocol"]),
     ("governance", &["policy", "denial", "protocol", "identity"]),
@@ -87,7 +88,7 @@ const NAMED_IN: &[(&str, &[&str])] = &[
 
 /// Crate → modules that may not name it: they decide, and deciding waits for nothing.
 const NOT_NAMED_IN: &[(&str, &[&str])] =
-    &[("tokio", &["protocol", "governance", "policy", "denial", "exchange"])];
+    &[("tokio", &["protocol", "governance", "policy", "denial", "delegation", "exchange"])];
 
 #[test]
 fn modules_import_only_what_the_table_allows() {

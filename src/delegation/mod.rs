@@ -1,0 +1,57 @@
+//! On whose behalf a call is made, proven hop by hop.
+//!
+//! A chain is a list of tokens in the header `Agent-Delegation`, one for each hop, joined by `~`. Each is
+//! signed with the SVID key of the proxy beside the one that delegates, names the next one, and commits to
+//! the bytes of the hop before. The last one commits to the request it came with, too. Nothing but the
+//! trust bundles is needed to verify one; there is no service to ask, and no new key.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`mode`], [`capability`] | how far a hop lets those after it go |
+//! | [`token`] | one hop as it is written |
+//! | `rules` | what has to hold between hops, and at the last one |
+//! | [`chain`] | header → [`Chain`], by all rules |
+//! | `replay` | a hop is shown once |
+//! | [`mint`] | the next hop, or the first |
+//! | [`settings`] | what the operator allows |
+//!
+//! INVARIANT: a chain can only narrow. A hop that asks for more than the one before gave is refused, not
+//! cut down to size, and whoever judges a call asks for every hop. Any fault in a chain refuses the call:
+//! a chain is never ignored.
+//!
+//! The header is hop by hop: it is taken off on the way in, and what goes out is made here.
+
+pub mod capability;
+pub mod chain;
+pub mod mint;
+pub mod mode;
+mod replay;
+mod rules;
+pub mod settings;
+pub mod token;
+
+pub use capability::{Capabilities, CapabilityError};
+pub use chain::{Arrival, Chain, ChainError, Hop, Objection, Revoked, Shown, Site, Verifier};
+pub use mint::{MintError, Next, extend, originate};
+pub use mode::Mode;
+pub use rules::Rule;
+pub use settings::{Origin, Settings, Who};
+pub use token::{TokenError, WriteError};
+
+/// Name of the header.
+pub const HEADER: &str = "agent-delegation";
+
+/// Longest value of the header, in bytes.
+pub const LONGEST: usize = 16 * 1024;
+
+/// What stands between two hops.
+const SEPARATOR: char = '~';
+
+/// How much two clocks may differ, in seconds.
+const SKEW: u64 = 5;
+
+/// How long after it was made the last hop can be shown, in seconds.
+const FRESH: u64 = 60;
+
+#[cfg(test)]
+mod tests;
