@@ -1,5 +1,6 @@
 // The JavaScript A2A SDK, doing everything it can with `tests/fixtures/a2a_agent.py`: the same
-// options, steps and lines as `a2a_python.py`, but what was seen is written as this SDK has it.
+// options, steps and lines as `a2a_python.py`, but what was seen is written as this SDK has it. With
+// `--http2` it speaks that where it is offered.
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -11,6 +12,8 @@ import {
   DefaultAgentCardResolver,
   JsonRpcTransportFactory,
   RestTransportFactory,
+  ServiceParameters,
+  withA2AExtensions,
 } from "@a2a-js/sdk/client";
 import { Agent, fetch as fetchBy } from "undici";
 
@@ -31,6 +34,7 @@ const { values: options, positionals } = parseArgs({
     ca: { type: "string" },
     cert: { type: "string" },
     key: { type: "string" },
+    http2: { type: "boolean", default: false },
     refused: { type: "boolean", default: false },
     steps: { type: "string" },
   },
@@ -52,6 +56,20 @@ const STEPS = {
   stream_parts: () => stream("task with parts", { more: parts() }),
   stream_task: () => stream("pieces"),
   stream_message: () => stream("hello"),
+  // Twice 512 KiB, there and back; of that only what its ends and size are.
+  large: async () => {
+    const { parts } = await send(`large ${"ä".repeat(262_144)} end`);
+    const { value } = parts[0].content;
+    return [value.length, value.slice(0, 20), value.slice(-20)];
+  },
+  many: async () => {
+    const numbers = Array.from({ length: 12 }, (_, index) => send(`number ${index}`));
+    return (await Promise.all(numbers)).map(({ parts }) => parts[0].content.value);
+  },
+  tenant: () => send("about", { tenant: "acme" }),
+  extensions: () =>
+    send("about", { extensions: ["https://example.com/x/1", "https://example.com/y/2"] }),
+  references: async () => send("about", { references: [(await send("task")).id] }),
   fail: async () => [(await send("fail")).status, (await send("reject")).status],
   ask: async () => {
     const task = await send("ask");
@@ -63,7 +81,11 @@ const STEPS = {
   },
   get: async () => {
     const { id } = await send("task");
-    return client.getTask({ tenant: "", id, historyLength: 1 });
+    const seen = [];
+    for (const historyLength of [undefined, 0, 1]) {
+      seen.push(await client.getTask({ tenant: "", id, historyLength }));
+    }
+    return seen;
   },
   list: async () => {
     const contextId = randomUUID();
@@ -126,10 +148,11 @@ function parts() {
   ];
 }
 
-function request(said, { taskId = "", contextId = "", more = [], configuration } = {}) {
+function request(said, about = {}) {
+  const { tenant = "", taskId = "", contextId = "", references = [], more = [] } = about;
   const defaults = { acceptedOutputModes: [], returnImmediately: false };
   return {
-    tenant: "",
+    tenant,
     message: {
       messageId: randomUUID(),
       contextId,
@@ -138,15 +161,17 @@ function request(said, { taskId = "", contextId = "", more = [], configuration }
       parts: [part("text", said), ...more],
       metadata: undefined,
       extensions: [],
-      referenceTaskIds: [],
+      referenceTaskIds: references,
     },
-    configuration: configuration && { ...defaults, ...configuration },
+    configuration: about.configuration && { ...defaults, ...about.configuration },
     metadata: undefined,
   };
 }
 
 function send(said, about) {
-  return client.sendMessage(request(said, about));
+  const wanted = about?.extensions ?? [];
+  const serviceParameters = ServiceParameters.create(withA2AExtensions(...wanted));
+  return client.sendMessage(request(said, about), wanted.length ? { serviceParameters } : {});
 }
 
 function stream(said, about) {
@@ -193,13 +218,14 @@ async function all(events) {
 }
 
 // Shows a certificate where it has one. An SVID names a workload, not a host.
-async function fetchFor({ ca, cert, key }) {
+async function fetchFor({ ca, cert, key, http2 }) {
   if (!ca) return fetch;
   const [trusted, chain, secret] = await Promise.all(
     [ca, cert, key].map((file) => file && readFile(file)),
   );
   const identity = { ca: trusted, cert: chain, key: secret };
-  const dispatcher = new Agent({ connect: { ...identity, checkServerIdentity: () => undefined } });
+  const connect = { ...identity, checkServerIdentity: () => undefined };
+  const dispatcher = new Agent({ allowH2: http2, connect });
   return (input, init) => fetchBy(input, { ...init, dispatcher });
 }
 

@@ -17,7 +17,8 @@ import ssl
 import uuid
 
 import httpx
-from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
 from a2a.helpers import new_data_part, new_raw_part, new_text_message, new_url_part
 from a2a.types import (
     CancelTaskRequest,
@@ -96,6 +97,15 @@ class Driver:
         [answer] = await self.send(said, **target)
         return answer.task
 
+    async def about(self, tenant="", extensions=(), references=()):
+        """What the agent says that a message came with beside its parts."""
+        message = new_text_message("about", role=Role.ROLE_USER)
+        message.reference_task_ids.extend(references)
+        request = SendMessageRequest(tenant=tenant, message=message)
+        updates = [with_a2a_extensions(list(extensions))]
+        context = ClientCallContext(service_parameters=ServiceParametersFactory.create(updates))
+        return [event async for event in self.blocking.send_message(request, context=context)]
+
     async def send_message(self):
         return await self.send("hello")
 
@@ -123,6 +133,25 @@ class Driver:
     async def stream_message(self):
         return await self.send("hello", self.client)
 
+    async def large(self):
+        """Twice 512 KiB, there and back; of that only what its ends and size are."""
+        [answer] = await self.send(f"large {'ä' * 262_144} end")
+        [part] = answer.message.parts
+        return [len(part.text), part.text[:20], part.text[-20:]]
+
+    async def many(self):
+        answers = await asyncio.gather(*(self.send(f"number {index}") for index in range(12)))
+        return [answer.message.parts[0].text for [answer] in answers]
+
+    async def tenant(self):
+        return await self.about(tenant="acme")
+
+    async def extensions(self):
+        return await self.about(extensions=["https://example.com/x/1", "https://example.com/y/2"])
+
+    async def references(self):
+        return await self.about(references=[(await self.task("task")).id])
+
     async def fail(self):
         return [(await self.send(said))[0].task.status for said in ("fail", "reject")]
 
@@ -138,7 +167,9 @@ class Driver:
 
     async def get(self):
         task = await self.task("task")
-        return await self.client.get_task(GetTaskRequest(id=task.id, history_length=1))
+        lengths = (None, 0, 1)
+        asked = (GetTaskRequest(id=task.id, history_length=length) for length in lengths)
+        return [await self.client.get_task(request) for request in asked]
 
     async def list(self):
         context = str(uuid.uuid4())
@@ -270,6 +301,11 @@ STEPS = [
     "stream_parts",
     "stream_task",
     "stream_message",
+    "large",
+    "many",
+    "tenant",
+    "extensions",
+    "references",
     "fail",
     "ask",
     "stream_ask",
