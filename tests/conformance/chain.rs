@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::{
     ca::{Ca, Written},
-    process::{Lictor, Server, lictor},
+    process::{Lictor, lictor},
+    programs::Server,
 };
 
 const DOMAIN: &str = "chain.lictor.internal";

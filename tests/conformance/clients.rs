@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{
     chain::{Wire, governed_chain},
-    process::{Output, fixture, interpreter, run, tests_path},
+    process::fixture,
+    programs::{Output, interpreter, run, tests_path},
 };
 
 const PLAN: &str = r#"{

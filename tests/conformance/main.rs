@@ -13,6 +13,8 @@ mod chain;
 mod clients;
 mod compatibility;
 mod process;
+#[path = "../support/programs.rs"]
+mod programs;
 mod suite;
 
 use chain::{Wire, chain_to_command, governed_chain};
@@ -100,9 +102,9 @@ const CLIENT: Part = Part {
 /// The suite's servers name their own tools, so that what passes here owes nothing to our fixtures.
 #[tokio::test]
 async fn the_client_suite_passes_through_lictor() {
-    let node = process::interpreter("conformance.mjs");
-    let client = process::tests_path("clients/conformance.mjs");
-    let governed = process::tests_path("clients/governed.mjs");
+    let node = programs::interpreter("conformance.mjs");
+    let client = programs::tests_path("clients/conformance.mjs");
+    let governed = programs::tests_path("clients/governed.mjs");
     let direct = format!("{} {}", node.display(), client.display());
     let lictor = env!("CARGO_BIN_EXE_lictor");
     let governed =

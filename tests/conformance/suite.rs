@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::process::{interpreter, run, tests_path};
+use crate::programs::{interpreter, run, tests_path};
 
 const SCRIPT: &str = "node/node_modules/@modelcontextprotocol/conformance/dist/index.js";
 

@@ -5,7 +5,7 @@ use std::{ffi::OsStr, fs};
 use serde_json::Value;
 
 use super::features::Report;
-use crate::process::{Output, interpreter, run, tests_path};
+use crate::programs::{Output, interpreter, run, tests_path};
 
 /// A client, in the mode that chooses the era of the protocol. `package` is where its version is pinned.
 pub(super) struct Client {
