@@ -87,6 +87,7 @@ fn decide(criterion: &mut Criterion) {
         target,
         arguments,
         asks: None,
+        a2a: None,
         era: Era::Modern,
     };
     let (typed, plain) = (Target::Tool("read_file".into()), Target::Tool("tool-1".into()));

@@ -266,6 +266,7 @@ impl Case {
             target: &target,
             arguments: document.as_ref().map(json::Document::root),
             asks: asks.as_ref(),
+            a2a: None,
             era: match self.era {
                 EraName::Legacy => Era::Legacy,
                 EraName::Modern => Era::Modern,

@@ -41,6 +41,7 @@ impl Stage for PolicyStage {
                 target,
                 arguments: call.arguments_value().filter(|_| request.asked.is_none()),
                 asks: request.asked.map(|asked| &asked.asks),
+                a2a: call.a2a.as_deref().map(|facts| &facts.traits),
                 era: call.era,
             });
             let denial =
@@ -88,6 +89,7 @@ impl Visibility<'_> {
             target: &target,
             arguments: None,
             asks: None,
+            a2a: None,
             era: self.era,
         })
     }

@@ -76,16 +76,16 @@ fn words(name: &str) -> Vec<String> {
 }
 
 /// Fails only for a name that stands twice; then policies miss the attribute, which denies.
-fn record(pairs: Vec<Attribute>) -> Option<RestrictedExpression> {
+pub(super) fn record(pairs: Vec<Attribute>) -> Option<RestrictedExpression> {
     let pairs = pairs.into_iter().map(|(name, value)| (name.to_owned(), value));
     RestrictedExpression::new_record(pairs).ok()
 }
 
-fn set<T: AsRef<str>>(items: &BTreeSet<T>) -> RestrictedExpression {
+pub(super) fn set<T: AsRef<str>>(items: &BTreeSet<T>) -> RestrictedExpression {
     RestrictedExpression::new_set(items.iter().map(|item| text(item.as_ref())))
 }
 
-fn text(value: &str) -> RestrictedExpression {
+pub(super) fn text(value: &str) -> RestrictedExpression {
     RestrictedExpression::new_string(value.to_owned())
 }
 

@@ -12,14 +12,14 @@ use cedar_policy::{
 };
 
 use super::{
-    Decision, Question,
+    Decision, Question, agents,
     analysis::{self, conjuncts, expr_of},
     asked,
     input::{self, Wanted},
     load::Origin,
     store::{Outcome, Policies, Scene},
 };
-use crate::protocol::{Target, json};
+use crate::protocol::{Protocol, Target, json};
 
 /// How many permits that almost held are told.
 const NEAREST: usize = 3;
@@ -111,6 +111,9 @@ impl Policies {
         }
         if *question.target == Target::Caller {
             explanation.caveats.push("what the server asked for is not recorded".to_owned());
+        }
+        if question.era.protocol() == Protocol::A2a {
+            explanation.caveats.push("what the message told is not recorded".to_owned());
         }
         explanation
     }
@@ -228,9 +231,15 @@ impl Policies {
 
     fn holds(&self, scene: &Scene, clause: &Clause, arguments: Option<json::Value<'_>>) -> Holds {
         let paths = analysis::input_paths(expr_of(clause));
-        let unknown = scene.asked.is_none() && scene.triple.principal.is(&self.world.types.server);
-        if unknown && analysis::attributes(expr_of(clause)).iter().any(|name| is_asked(name)) {
-            return Holds::Fails("depends on what the server asked for".to_owned());
+        if scene.told.is_none() {
+            let looked_at = analysis::attributes(expr_of(clause));
+            let looks_at = |names: &[&str]| looked_at.iter().any(|name| is_of(name, names));
+            if scene.triple.principal.is(&self.world.types.server) && looks_at(&asked::NAMES) {
+                return Holds::Fails("depends on what the server asked for".to_owned());
+            }
+            if scene.protocol() == Protocol::A2a && looks_at(&[agents::NAME]) {
+                return Holds::Fails("depends on what the message told".to_owned());
+            }
         }
         let mut wanted = Wanted::default();
         paths.iter().for_each(|path| wanted.add(path));
@@ -277,9 +286,9 @@ fn permits_of(set: &PolicySet) -> PolicySet {
     PolicySet::from_policies(permits.cloned()).unwrap_or_default()
 }
 
-/// Whether an attribute is part of what a server asks.
-fn is_asked(attribute: &str) -> bool {
-    asked::NAMES.iter().any(|name| {
+/// Whether an attribute is part of one of these in the context.
+fn is_of(attribute: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| {
         let rest = attribute.strip_prefix("context.").and_then(|rest| rest.strip_prefix(name));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })

@@ -10,10 +10,10 @@ use quick_cache::Equivalent;
 use super::Question;
 use crate::{
     identity::SpiffeId,
-    protocol::{Era, Target},
+    protocol::{Era, Target, a2a::Traits},
 };
 
-/// Longest method and target, in bytes, that are worth a place in a cache; a caller chooses them.
+/// Longest method, target and texts of A2A, in bytes, that are worth a place in a cache; a caller chooses them.
 const LONGEST_KEPT: usize = 1_024;
 
 /// Everything that a decision depends on, but the arguments.
@@ -25,6 +25,7 @@ pub(super) struct Key {
     method: Box<str>,
     target: Target,
     era: Era,
+    a2a: Option<Traits>,
 }
 
 /// A key as it stands in a question, so that a look-up copies nothing.
@@ -36,6 +37,7 @@ pub(super) struct KeyRef<'a> {
     method: &'a str,
     target: &'a Target,
     era: Era,
+    a2a: Option<&'a Traits>,
 }
 
 impl<'a> KeyRef<'a> {
@@ -47,13 +49,17 @@ impl<'a> KeyRef<'a> {
             method: question.method.name(),
             target: question.target,
             era: question.era,
+            a2a: question.a2a,
         }
     }
 
     /// Nothing is kept of what a server asks: it isn't in the key.
     pub(super) fn worth_keeping(&self) -> bool {
         !matches!(self.target, Target::Caller)
-            && self.method.len() + self.target.name().map_or(0, str::len) <= LONGEST_KEPT
+            && self.method.len()
+                + self.target.name().map_or(0, str::len)
+                + self.a2a.map_or(0, length)
+                <= LONGEST_KEPT
     }
 
     pub(super) fn to_owned(self) -> Key {
@@ -64,8 +70,16 @@ impl<'a> KeyRef<'a> {
             method: self.method.into(),
             target: self.target.clone(),
             era: self.era,
+            a2a: self.a2a.cloned(),
         }
     }
+}
+
+/// Bytes in the texts that a caller chose.
+fn length(traits: &Traits) -> usize {
+    let sets = [&traits.parts, &traits.extensions, &traits.push_hosts];
+    let texts = sets.into_iter().flatten().chain(&traits.tenant).chain(&traits.form);
+    texts.map(|text| text.len()).sum()
 }
 
 impl Key {
@@ -77,6 +91,7 @@ impl Key {
             method: &self.method,
             target: &self.target,
             era: self.era,
+            a2a: self.a2a.as_ref(),
         }
     }
 }

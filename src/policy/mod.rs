@@ -9,6 +9,7 @@
 //! | `index` | finds the policies whose scope fits |
 //! | `input` | arguments → `context.input` |
 //! | `asked` | what a server asks → `context.sampling`, `context.elicitation` |
+//! | `agents` | what an agent sends to another → `context.a2a` |
 //! | `condition`, `varying` | policies that look at arguments, mostly evaluated without Cedar |
 //! | [`store`], `key` | decides and remembers |
 //! | `explain` | tells why |
@@ -17,6 +18,7 @@
 //! widens a decision: no permit means deny, an evaluation error means deny, a value that Cedar can't
 //! represent means deny for every policy that would have looked at it.
 
+mod agents;
 mod analysis;
 mod asked;
 mod condition;
@@ -37,7 +39,7 @@ use std::sync::Arc;
 
 use crate::{
     identity::Principal,
-    protocol::{Class, Era, Method, Target, json, mcp::server::Asks},
+    protocol::{Class, Era, Method, Target, a2a::Traits, json, mcp::server::Asks},
 };
 
 pub use explain::{Explanation, NearMiss, Recorded};
@@ -65,6 +67,8 @@ pub struct Question<'a> {
     pub arguments: Option<json::Value<'a>>,
     /// What a server asks; `None` for calls. Without it, policies that look at it fail, which denies.
     pub asks: Option<&'a Asks>,
+    /// What a call of A2A tells; `None` for MCP. Without it, policies that look at it fail, which denies.
+    pub a2a: Option<&'a Traits>,
     /// Era of the message.
     pub era: Era,
 }

@@ -190,6 +190,7 @@ impl Asked {
             target: &self.target,
             arguments: self.arguments.map(value),
             asks: self.asks.as_ref(),
+            a2a: None,
             era: self.era,
         })
     }

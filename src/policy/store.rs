@@ -19,7 +19,7 @@ use cedar_policy::{
 use quick_cache::sync::Cache;
 
 use super::{
-    Decision, Question, Settings, asked,
+    Decision, Question, Settings, agents, asked,
     entities::{Triple, World},
     index::{Index, Slice},
     input::{self, Lifted},
@@ -30,7 +30,7 @@ use super::{
     vocabulary::{Action, Vocabulary},
 };
 use crate::protocol::{
-    Class, Era, Method, Target, json,
+    Class, Era, Method, Protocol, Target, json,
     method::{Governs, ListOf, METHODS, Rule},
 };
 
@@ -283,16 +283,18 @@ impl Policies {
     }
 
     fn stage(&self, question: &Question<'_>, place: Place) -> Result<(Scene, Arc<Slice>), Refusal> {
-        let &Question { principal, server, listener, method, target, era, arguments: _, asks } =
-            question;
+        let &Question { principal, server, listener, method, target, era, .. } = question;
         let Place { action, triple, slice } = place;
         let entities = self
             .world
             .entities(principal, &action, server, target, &triple)
             .map_err(|error| Refusal(format!("entities: {error}")))?;
         let (method, listener) = (method.name().into(), listener.into());
-        let asked = asks.and_then(asked::attribute);
-        Ok((Scene { action, triple, entities, method, listener, era, asked }, slice))
+        let told = match question.asks {
+            Some(asks) => asked::attribute(asks),
+            None => question.a2a.and_then(agents::attribute),
+        };
+        Ok((Scene { action, triple, entities, method, listener, era, told }, slice))
     }
 
     pub(super) fn evaluate(
@@ -411,19 +413,24 @@ pub(super) struct Scene {
     method: Box<str>,
     listener: Box<str>,
     era: Era,
-    pub(super) asked: Option<asked::Attribute>,
+    /// What only a question of this kind has in its context.
+    pub(super) told: Option<asked::Attribute>,
 }
 
 impl Scene {
+    pub(super) fn protocol(&self) -> Protocol {
+        self.era.protocol()
+    }
+
     pub(super) fn request(&self, input: Option<RestrictedExpression>) -> Result<Request, Refusal> {
         let text = |value: &str| Some(RestrictedExpression::new_string(value.to_owned()));
-        let (name, asked) = self.asked.clone().unzip();
+        let (name, told) = self.told.clone().unzip();
         self.request_with([
             ("method", text(&self.method)),
             ("era", text(self.era.as_str())),
             ("listener", text(&self.listener)),
             ("input", input),
-            (name.unwrap_or_default(), asked),
+            (name.unwrap_or_default(), told),
         ])
     }
 

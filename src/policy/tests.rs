@@ -1,3 +1,4 @@
+mod agents;
 mod arguments;
 mod asks;
 mod explaining;
@@ -119,6 +120,7 @@ impl<'a> Ask<'a> {
             target: &self.target,
             arguments: self.arguments.map(value),
             asks: None,
+            a2a: None,
             era: self.era,
         })
     }
@@ -217,12 +219,13 @@ fn principals_are_known_by_id_path_domain_group_and_template() {
 #[test]
 fn every_method_has_an_action_on_what_it_governs() {
     use crate::protocol::method::{
-        CLIENT_RESPONSE, Governs, SERVER_METHODS, SESSION_END, SESSION_STREAM,
+        AGENT_METHODS, CLIENT_RESPONSE, Governs, SERVER_METHODS, SESSION_END, SESSION_STREAM,
+        operation,
     };
     let policies = policies("permit(principal, action, resource);");
     let asks = SERVER_METHODS.iter().filter(|rule| !rule.notification);
-    let ours = [&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE];
-    for rule in METHODS.iter().chain(ours).chain(asks) {
+    let ours = [&SESSION_STREAM, &SESSION_END, &CLIENT_RESPONSE, &operation::CARD];
+    for rule in METHODS.iter().chain(ours).chain(asks).chain(AGENT_METHODS) {
         let targets: Vec<Target> = match rule.governs {
             Governs::Server => vec![Target::Server],
             Governs::Caller => vec![Target::Caller],
@@ -251,6 +254,7 @@ fn every_method_has_an_action_on_what_it_governs() {
                 target: &target,
                 arguments: None,
                 asks: None,
+                a2a: None,
                 era: Era::Modern,
             });
             assert!(decision.permit, "{} {target:?} {decision:?}", rule.name);

@@ -8,7 +8,7 @@
 //! revision of MCP, 2024-11-05 to 2026-07-28, and the tasks extension; A2A 0.3 §7 and 1.0
 //! `a2a.proto`.
 
-use super::Era;
+use super::{Era, Protocol};
 
 /// How far a call can reach; the order is from harmless to dangerous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,6 +108,11 @@ impl Rule {
     /// Whether messages of an era can have this name.
     pub fn exists_in(&self, era: Era) -> bool {
         self.eras.contains(&era)
+    }
+
+    /// The protocol that it is a method of.
+    pub fn protocol(&self) -> Protocol {
+        self.eras.first().map_or(Protocol::Mcp, |era| era.protocol())
     }
 }
 
@@ -236,7 +241,7 @@ pub mod operation {
     pub const EXTENDED_CARD: Rule =
         request("GetExtendedAgentCard", Class::Control, Governs::Server, V10);
     /// The public card, a plain `GET`; the name is ours.
-    pub const CARD: Rule = request("GetAgentCard", Class::Control, Governs::Server, &[]);
+    pub const CARD: Rule = request("GetAgentCard", Class::Control, Governs::Server, V10);
 }
 
 /// Every method that an agent may send to another over JSON-RPC, sorted by name.

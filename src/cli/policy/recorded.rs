@@ -10,7 +10,7 @@ use crate::{
     identity::{Principal, Proof, SpiffeId},
     ledger::{self, Row},
     policy::{Policies, Question, Recorded},
-    protocol::{Era, Method, Target, method::Governs},
+    protocol::{Era, Method, Protocol, Target, method::Governs},
 };
 
 /// Explains the decision of this id. 0: permitted, 1: denied, 2: there is no such decision, or its record
@@ -71,7 +71,9 @@ impl<'a> Asked<'a> {
             return None;
         }
         let id = SpiffeId::parse(row.peer.as_deref()?).ok()?;
-        let method = method(row.method.as_deref()?, row.direction.as_deref());
+        let era = Era::ALL.into_iter().find(|era| row.era.as_deref() == Some(era.as_str()));
+        let era = era.unwrap_or(Era::Modern);
+        let method = method(row.method.as_deref()?, row.direction.as_deref(), era.protocol());
         let name = || row.target.as_deref().map(Into::into);
         let governs = match method.rule() {
             Some(rule) => rule.governs,
@@ -92,10 +94,7 @@ impl<'a> Asked<'a> {
             listener: row.listener.as_deref()?,
             method,
             target: target.unwrap_or(Target::Server),
-            era: Era::ALL
-                .into_iter()
-                .find(|era| row.era.as_deref() == Some(era.as_str()))
-                .unwrap_or(Era::Modern),
+            era,
         })
     }
 
@@ -108,22 +107,25 @@ impl<'a> Asked<'a> {
             target: &self.target,
             arguments: None,
             asks: None,
+            a2a: None,
             era: self.era,
         }
     }
 }
 
 /// The method of a row, of the side that sent it.
-fn method(name: &str, direction: Option<&str>) -> Method {
-    match (Method::of_server(name), direction) {
-        (Method::Known(rule), Some("outbound")) => Method::Known(rule),
-        (Method::Known(_) | Method::Vendor(_), _) => Method::named(name),
-    }
+fn method(name: &str, direction: Option<&str>, protocol: Protocol) -> Method {
+    let method = match (protocol, direction) {
+        (Protocol::A2a, _) => Method::of_agent(name),
+        (Protocol::Mcp, Some("outbound")) => Method::of_server(name),
+        (Protocol::Mcp, _) => return Method::named(name),
+    };
+    if method.rule().is_some() { method } else { Method::named(name) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Method, method};
+    use super::{Method, Protocol, method};
 
     #[test]
     fn a_method_is_of_the_side_that_sent_it() {
@@ -135,10 +137,18 @@ mod tests {
             ("session/stream", Some("inbound"), "session/stream"),
             ("acme/ask", Some("outbound"), "acme/ask"),
         ] {
-            let found = method(name, direction);
+            let found = method(name, direction, Protocol::Mcp);
             assert_eq!(found.action(), action, "{name} {direction:?}");
             let known = !name.starts_with("acme");
             assert_eq!(matches!(found, Method::Known(_)), known, "{name}");
+        }
+        for (name, action) in [
+            ("tasks/get", "GetTask"),
+            ("SendMessage", "SendMessage"),
+            ("GetAgentCard", "GetAgentCard"),
+        ] {
+            let found = method(name, Some("inbound"), Protocol::A2a);
+            assert_eq!(found.action(), action, "{name}");
         }
     }
 }
