@@ -8,7 +8,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use crate::protocol::{DecodeError, Era, Fault};
+use crate::protocol::{DecodeError, Era, Fault, Protocol};
 
 /// A reason to refuse.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ impl Denial {
             Self::ServerRequest => row(200, 4036, "server_request_denied"),
             Self::NotAsked => row(409, 4090, "not_asked"),
             Self::UnknownSession => row(404, 4041, "unknown_session"),
-            Self::UnknownTask => row(200, -32602, "unknown_task"),
+            Self::UnknownTask => unknown_task(era),
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
             Self::PushUrl(_) => row(200, 4038, "push_url_refused"),
             Self::Undecodable(error) => undecodable(error),
@@ -193,6 +193,14 @@ impl Denial {
     }
 }
 
+/// As servers of each protocol say it.
+fn unknown_task(era: Era) -> Row {
+    match era.protocol() {
+        Protocol::Mcp => row(200, -32602, "unknown_task"),
+        Protocol::A2a => row(200, -32001, "unknown_task"),
+    }
+}
+
 fn unknown_method(era: Era) -> Row {
     match era {
         Era::Legacy | Era::V03 | Era::V10 => row(200, -32601, "unknown_method"),
@@ -200,7 +208,17 @@ fn unknown_method(era: Era) -> Row {
     }
 }
 
+/// Agents answer what they can't read with 200, as everything else over JSON-RPC; only a client that can't be
+/// told by its request's id is told by the status.
 fn undecodable(error: &DecodeError) -> Row {
+    let row = undecoded(error);
+    match (error.era.protocol(), &error.id, row.status) {
+        (Protocol::A2a, Some(_), 400) => Row { status: 200, ..row },
+        (Protocol::A2a | Protocol::Mcp, _, _) => row,
+    }
+}
+
+fn undecoded(error: &DecodeError) -> Row {
     match error.fault {
         Fault::Parse => row(400, -32700, "parse_error"),
         Fault::Invalid => row(400, -32600, "invalid_request"),

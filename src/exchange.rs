@@ -24,7 +24,7 @@ use crate::{
     identity::Principal,
     ledger::{Decision, Entry, Event, Ledger, Mode},
     policy,
-    protocol::{Call, Target},
+    protocol::{Call, Protocol, Target},
     telemetry::{
         Clock, Metrics,
         metrics::{Calls, Finished, Verdict},
@@ -81,6 +81,8 @@ impl End {
 pub struct Taken {
     /// Name of the upstream.
     pub server: Arc<str>,
+    /// What is spoken on it.
+    pub protocol: Protocol,
     /// Whether refusals are only recorded.
     pub shadow: bool,
     /// The metrics of its calls.
@@ -92,6 +94,7 @@ pub struct Taken {
 pub struct Exchange {
     record: Arc<Record>,
     listener: Arc<str>,
+    direction: &'static str,
     started: Instant,
     read_at: Option<Instant>,
     /// The call's span, for logs.
@@ -159,7 +162,7 @@ impl Delivered {
 
 impl Exchange {
     /// Begins an exchange; from here on it will be closed in the ledger.
-    pub fn begin(record: &Arc<Record>, listener: &Arc<str>) -> Self {
+    pub fn begin(record: &Arc<Record>, listener: &Arc<str>, direction: &'static str) -> Self {
         let id = Uuid::now_v7();
         Self {
             span: tracing::debug_span!(
@@ -176,6 +179,7 @@ impl Exchange {
             read_at: None,
             record: Arc::clone(record),
             listener: Arc::clone(listener),
+            direction,
             principal: None,
             taken: None,
             request_digest: None,
@@ -229,7 +233,11 @@ impl Exchange {
             None => Entry::UNAUTHENTICATED.into(),
         };
         let mut entry = Entry::new(event, self.id, peer, Arc::clone(&self.listener));
-        entry.server = taken.map(|taken| Arc::clone(&taken.server));
+        entry.direction = self.direction;
+        if let Some(taken) = taken {
+            entry.protocol = taken.protocol.as_str();
+            entry.server = Some(Arc::clone(&taken.server));
+        }
         entry.method = call.map(|call| call.method.name().into());
         entry.target = target.map(Into::into);
         entry.era = call.map(|call| call.era.as_str());

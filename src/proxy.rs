@@ -17,6 +17,7 @@
 //! [`Permit`](crate::governance::Permit) that only the end of the governance chain can make, and the bytes
 //! it sends are those that were judged.
 
+mod agent;
 mod answer;
 mod answered;
 mod asked;
@@ -35,6 +36,7 @@ mod refusal;
 mod relay;
 mod reply;
 mod respond;
+mod route;
 pub mod settings;
 mod sse_endpoint;
 
@@ -220,7 +222,8 @@ impl HttpServerApp for Proxy {
     ) -> Option<ReusedHttpStream> {
         let head = self.next_head(&mut session).await?;
         let _ticket = self.shared.drain.enter();
-        let mut exchange = Exchange::begin(&self.shared.record, &self.name);
+        let mut exchange =
+            Exchange::begin(&self.shared.record, &self.name, self.settings.direction.as_str());
         if let Err(denial) = head {
             self.refuse_unparsed(&mut session, &mut exchange, &denial).await;
             return None;

@@ -64,8 +64,10 @@ fn summarise(config: &Config, out: &mut dyn Write) -> io::Result<()> {
         let door = match &settings.door {
             Door::MutualTls => "mutual TLS".to_owned(),
             Door::PlainLoopback(id) => format!("no TLS, every caller is {id}"),
+            Door::Workload => "no TLS, callers are the workload beside".to_owned(),
         };
-        writeln!(out, "listener {}: {}, {door}", settings.name, settings.bind)?;
+        let (name, direction) = (&settings.name, settings.direction.as_str());
+        writeln!(out, "listener {name}: {direction}, {}, {door}", settings.bind)?;
         for route in &listener.routes {
             let mode = if route.shadow { "shadow: denials are not enforced" } else { "enforce" };
             let refusals = match route.refusals {

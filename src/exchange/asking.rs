@@ -24,6 +24,8 @@ pub struct Occasion {
     pub record: Arc<Record>,
     /// Name of the listener that the call came in on.
     pub listener: Arc<str>,
+    /// Which way the server's requests go.
+    pub direction: &'static str,
     /// The exchange's id.
     pub cause: Uuid,
     /// SPIFFE ID of the caller, who is asked.
@@ -123,10 +125,10 @@ impl Asking {
 
     /// The ledger entry as far as the request is known.
     pub fn entry(&self, event: Event) -> Entry {
-        let Occasion { listener, caller, server, era, shadow, .. } = &self.occasion;
+        let Occasion { listener, direction, caller, server, era, shadow, .. } = &self.occasion;
         let mut entry = Entry::new(event, self.id, Arc::clone(caller), Arc::clone(listener));
         entry.cause = Some(self.occasion.cause);
-        entry.direction = "outbound";
+        entry.direction = direction;
         entry.server = Some(Arc::clone(server));
         entry.method = self.method.as_ref().map(|method| method.name().into());
         entry.era = Some(era.as_str());

@@ -35,6 +35,10 @@ pub struct Needs<'a> {
     pub tasks: Vec<&'a str>,
     /// Whose continuation this is.
     pub continuation: Option<&'a str>,
+    /// Whose conversations with an agent these are.
+    pub contexts: Vec<&'a str>,
+    /// Whether an agent may be told to push to these addresses.
+    pub push_urls: Vec<&'a str>,
 }
 
 /// A snapshot of everything outside the call that the stages look at.
@@ -44,6 +48,8 @@ pub struct Facts {
     pub policies: Arc<Policies>,
     /// Who owns what the call names.
     pub owned: Owned,
+    /// Why the agent must not be told to push to an address that the call names.
+    pub push_refused: Option<&'static str>,
 }
 
 /// The owners of what [`Needs`] named. Nobody owns anything until it was looked up.
@@ -55,6 +61,8 @@ pub struct Owned {
     pub tasks: Vec<Owner>,
     /// Of the continuation.
     pub continuation: Owner,
+    /// Of the conversations, in the same order.
+    pub contexts: Vec<Owner>,
 }
 
 /// Whose something is.

@@ -7,12 +7,14 @@
 pub mod chain;
 pub mod ownership;
 pub mod policy;
+pub mod push_url;
 
 pub use chain::{
     Chain, Facts, Findings, Needs, Owned, Owner, Permit, Refusal, Request, Stage, Verdict,
 };
 pub use ownership::OwnershipStage;
 pub use policy::{PolicyStage, Visibility};
+pub use push_url::PushUrlStage;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,13 @@
-//! The ownership stage: sessions, tasks and continuations belong to the principal that they were given to.
+//! The ownership stage: sessions, tasks, continuations and conversations belong to the principal that they were
+//! given to.
 //!
 //! Anyone else is told what they would be told of one that doesn't exist, so that a stranger learns nothing:
 //! no such session (404, which makes an honest client initialise anew; MCP 2025-11-25 transports, "Session
 //! Management"), no such task (−32602, as servers say it), no such continuation. Nor does anything exist that
 //! Lictor never saw given away.
+//!
+//! A conversation with an agent (`contextId` of A2A) is the one thing that a caller may name first: one that is
+//! nobody's becomes the caller's before the agent hears of it.
 //!
 //! INVARIANT: what can't be looked up is refused as that, never as unknown: a client that is told 404 throws
 //! its session away.
@@ -27,6 +31,7 @@ impl Stage for OwnershipStage {
         needs.session = session(call).map(SessionId::expose);
         needs.tasks.extend(tasks(call));
         needs.continuation = call.continuation.as_ref().map(|continuation| continuation.as_str());
+        needs.contexts.extend(contexts(call));
     }
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, _: &mut Findings) -> Verdict {
@@ -46,6 +51,12 @@ impl Stage for OwnershipStage {
             let owner = &owned.continuation;
             verdict = verdict.and_then(|()| check(owner, caller, Denial::UnknownContinuation));
         }
+        for owner in &owned.contexts {
+            verdict = verdict.and_then(|()| match owner {
+                Owner::Nobody => Ok(()),
+                owner => check(owner, caller, Denial::UnknownTask),
+            });
+        }
         match verdict {
             Ok(()) => Verdict::Continue,
             Err(denial) => Verdict::Deny(denial),
@@ -64,6 +75,11 @@ fn check(owner: &Owner, caller: &str, unknown: Denial) -> Result<(), Denial> {
 /// The session that a call is in. Modern servers ignore the header, and so does Lictor.
 fn session(call: &Call) -> Option<&SessionId> {
     call.session.as_ref().filter(|_| call.era == Era::Legacy)
+}
+
+/// The conversations with an agent that a call names.
+fn contexts(call: &Call) -> impl Iterator<Item = &str> {
+    call.a2a.iter().flat_map(|facts| facts.contexts.iter().map(|id| &**id))
 }
 
 /// The tasks that a call names.

@@ -46,7 +46,7 @@ fn facts(policies: &str) -> Facts {
     std::fs::write(directory.path().join("a.cedar"), policies).expect("written");
     let settings = Settings { directory: directory.path().to_owned(), ..Settings::default() };
     let policies = Arc::new(Policies::load(&settings).expect("loads"));
-    Facts { policies, owned: Owned::default() }
+    Facts { policies, owned: Owned::default(), push_refused: None }
 }
 
 fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {

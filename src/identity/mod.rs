@@ -37,6 +37,8 @@ pub enum Proof {
     Svid,
     /// Fixed in the configuration of a plain loopback listener.
     Configured,
+    /// Lictor's own SVID, for the workload that it stands beside.
+    Own,
 }
 
 /// An authenticated caller.

@@ -86,9 +86,10 @@ pub struct Entry {
     pub cause: Option<Uuid>,
     /// SPIFFE ID of the caller, or [`Entry::UNAUTHENTICATED`].
     pub peer: Arc<str>,
-    /// `mcp`.
+    /// `mcp` or `a2a`; `mcp` where nothing tells.
     pub protocol: &'static str,
-    /// `inbound`: a call of the peer to the server. `outbound`: a request of the server to the peer.
+    /// Towards the workload beside (`inbound`) or away from it (`outbound`). What a server asks of its caller
+    /// goes the other way than the call.
     pub direction: &'static str,
     /// Name of the listener that the call came in on.
     pub listener: Arc<str>,
@@ -98,7 +99,7 @@ pub struct Entry {
     pub method: Option<Arc<str>>,
     /// Tool, prompt, resource URI or task that the method governs.
     pub target: Option<Arc<str>>,
-    /// Generation of the protocol, `legacy` or `modern`.
+    /// Generation of the protocol: `legacy` or `modern`, `0.3` or `1.0`.
     pub era: Option<&'static str>,
     /// How far the call can reach.
     pub class: Option<&'static str>,

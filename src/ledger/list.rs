@@ -46,6 +46,7 @@ pub struct Row {
     pub kind: String,
     pub chain: String,
     pub call_id: Option<String>,
+    pub cause: Option<String>,
     pub peer: Option<String>,
     pub protocol: Option<String>,
     pub direction: Option<String>,

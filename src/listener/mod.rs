@@ -11,4 +11,4 @@ pub use bind::Bound;
 pub use limit::{Connections, Limited};
 pub use peer::{begun, peer};
 pub use refusals::OnRefusal;
-pub use settings::{Door, Settings};
+pub use settings::{Direction, Door, Settings};

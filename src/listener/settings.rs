@@ -4,6 +4,34 @@ use std::{net::SocketAddr, time::Duration};
 
 use crate::identity::SpiffeId;
 
+/// Which way the calls of a listener go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the workload that Lictor stands beside.
+    #[default]
+    Inbound,
+    /// Away from it.
+    Outbound,
+}
+
+impl Direction {
+    /// The name in the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inbound => "inbound",
+            Self::Outbound => "outbound",
+        }
+    }
+
+    /// The other way.
+    pub fn back(self) -> Self {
+        match self {
+            Self::Inbound => Self::Outbound,
+            Self::Outbound => Self::Inbound,
+        }
+    }
+}
+
 /// How callers of a listener are identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Door {
@@ -11,6 +39,9 @@ pub enum Door {
     MutualTls,
     /// Plain HTTP on a loopback address; every caller is this principal.
     PlainLoopback(SpiffeId),
+    /// Plain HTTP on a loopback address; every caller is the workload that Lictor stands beside, which is who
+    /// Lictor's own SVID says.
+    Workload,
 }
 
 /// One listener.
@@ -18,6 +49,8 @@ pub enum Door {
 pub struct Settings {
     /// Unique name, used in policies, metrics and the ledger.
     pub name: String,
+    /// Which way its calls go.
+    pub direction: Direction,
     /// Address to bind; port 0 lets the system choose.
     pub bind: SocketAddr,
     /// TLS and identity.

@@ -29,8 +29,10 @@ use head::Head;
 use params::Gathered;
 use query::Query;
 
+pub mod answer;
 mod facts;
 mod fields;
+mod form;
 mod head;
 mod params;
 mod path;
@@ -40,6 +42,7 @@ mod query;
 mod tests;
 
 pub use facts::{Facts, Rest, Traits};
+pub use form::{Form, check_form};
 
 /// Decodes a request on an A2A endpoint.
 ///

@@ -17,6 +17,16 @@ pub enum Protocol {
     A2a,
 }
 
+impl Protocol {
+    /// The name in the ledger.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::A2a => "a2a",
+        }
+    }
+}
+
 /// The incompatible families of revisions: two of MCP ("legacy" and "modern" are the
 /// specification's own words, MCP 2026-07-28 `basic/versioning`) and two of A2A, which has its
 /// numbers. So an era tells the protocol, too.

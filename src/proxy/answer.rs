@@ -25,7 +25,7 @@ use crate::{
     exchange::{End, Exchange, Occasion},
     governance::{Permit, Visibility},
     identity::Principal,
-    protocol::{Call, Era, Kind, SessionId},
+    protocol::{Call, Era, Kind, Protocol, SessionId},
     response::{ListFilter, Look},
     state,
     upstream::{Answer, Body},
@@ -93,9 +93,14 @@ impl Proxy {
         };
         let reservation = self.shared.budget.reserve();
         let coming = Coming { head, patience, begun: Bytes::new(), reservation, body };
-        match shape {
-            Shape::Document => self.document(session, exchange, read, coming).await,
-            Shape::Events => self.pass(session, exchange, read, coming, Passing::Events).await,
+        match (shape, served.route.protocol) {
+            (Shape::Document, Protocol::Mcp) => {
+                self.document(session, exchange, read, coming).await
+            }
+            (Shape::Document, Protocol::A2a) => {
+                self.agent_document(session, exchange, read, coming).await
+            }
+            (Shape::Events, _) => self.pass(session, exchange, read, coming, Passing::Events).await,
         }
     }
 
@@ -114,12 +119,15 @@ impl Proxy {
             return Err(Denial::NoRoute.into());
         };
         let Coming { head, patience, begun, reservation, body } = coming;
-        let back = self.back((call, principal, permit), exchange.id, read, &head.headers);
-        let back = back.ok_or(Denial::NoRoute)?;
         let edited = may_hold_list(call) && !served.route.shadow;
-        let sight = match passing {
-            Passing::Document(look) => Sight::Document(look),
-            Passing::Events => {
+        let sight = match (passing, served.route.protocol) {
+            (Passing::Document(look), _) => Sight::Document(look),
+            (Passing::Events, Protocol::A2a) => {
+                Sight::Agent(Box::new(self.agent_events(call, principal, served)))
+            }
+            (Passing::Events, Protocol::Mcp) => {
+                let back = self.back((call, principal, permit), exchange.id, read, &head.headers);
+                let back = back.ok_or(Denial::NoRoute)?;
                 let lists = edited
                     .then(|| ListFilter { visibility: self.visibility(call, principal, served) });
                 Sight::Events(Box::new(Events::new(back, lists, self.shared.limits.answer)))
@@ -189,6 +197,7 @@ impl Proxy {
         let occasion = Occasion {
             record: Arc::clone(&self.shared.record),
             listener: Arc::clone(&self.name),
+            direction: self.settings.direction.back().as_str(),
             cause,
             caller: principal.id.shared(),
             server: Arc::clone(&served.server),

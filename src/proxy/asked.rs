@@ -207,7 +207,7 @@ impl Back<'_> {
         let mut asking = Asking::begin(self.occasion.clone(), method, digest);
         let policies = self.proxy.shared.policies.load_full();
         let version = Arc::clone(policies.version());
-        let facts = Facts { policies, owned: self.owned.clone() };
+        let facts = Facts { policies, owned: self.owned.clone(), push_refused: None };
         let request = Request {
             principal: self.principal,
             call: self.call,

@@ -31,7 +31,11 @@ impl Proxy {
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
         parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
-        let at = read.leg.endpoint();
+        let rest = match call.a2a.as_ref().and_then(|facts| facts.rest.as_ref()) {
+            Some(rest) => Some(served.upstream.below(rest).ok_or(Denial::NoRoute)?),
+            None => None,
+        };
+        let at = rest.as_ref().or_else(|| read.leg.endpoint());
         let mut opening = pin!(served.upstream.open(permit, principal, call, at, parts, body));
         let mut late = pin!(sleep(served.upstream.settings().first_byte_timeout));
         let mut phase = self.shared.drain.watch();

@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, Version, header};
 use memchr::{memchr, memchr2};
 use pingora::protocols::http::ServerSession;
 
+use super::route::Target;
 use crate::denial::Denial;
 
 /// Most header lines in a request.
@@ -20,6 +21,8 @@ const MAX_NOMINATIONS: usize = 10;
 
 /// Header names that decide something and so may not be nominated as hop-by-hop.
 const END_TO_END: &[&str] = &[
+    "a2a-extensions",
+    "a2a-version",
     "accept",
     "authorization",
     "content-encoding",
@@ -35,10 +38,11 @@ const END_TO_END: &[&str] = &[
     "mcp-session-id",
     "origin",
     "transfer-encoding",
+    "x-a2a-extensions",
 ];
 
-/// The path of a request whose head is unambiguous.
-pub(super) fn check(session: &ServerSession) -> Result<String, Denial> {
+/// The target of a request whose head is unambiguous.
+pub(super) fn check(session: &ServerSession) -> Result<Target, Denial> {
     let request = session.req_header();
     if request.method == Method::CONNECT {
         return Err(Denial::HttpMethod);
@@ -57,7 +61,7 @@ pub(super) fn check(session: &ServerSession) -> Result<String, Denial> {
     if request.headers.get_all(header::EXPECT).iter().any(|value| !is_continue(value)) {
         return Err(Denial::Framing("the only known expectation is `100-continue`"));
     }
-    path(session)
+    target(session)
 }
 
 /// Whether the caller waits for `100 Continue`.
@@ -161,31 +165,16 @@ fn check_nominations(headers: &HeaderMap) -> Result<(), Denial> {
     Ok(())
 }
 
-/// The path, in a form that nobody behind us could read as another path.
-fn path(session: &ServerSession) -> Result<String, Denial> {
+/// The target, as it came but for an authority that `Host` names as well.
+fn target(session: &ServerSession) -> Result<Target, Denial> {
     let request = session.req_header();
-    let target = if session.is_http2() {
-        request.uri.path_and_query().map_or("/", |target| target.as_str())
-    } else {
-        let raw = std::str::from_utf8(request.raw_path())
-            .map_err(|_| Denial::Framing("the request target is not ASCII"))?;
-        origin_form(raw, &request.headers)?
-    };
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    if !query.is_empty() {
-        return Err(Denial::Framing("queries are not served; configure them on the upstream"));
+    if session.is_http2() {
+        let target = request.uri.path_and_query().map_or("/", |target| target.as_str());
+        return Target::parse(target);
     }
-    // One trailing slash is plain; an empty segment elsewhere is not.
-    let bare = path.strip_suffix('/').unwrap_or(path);
-    let segments_are_plain =
-        bare.split('/').skip(1).all(|segment| !matches!(segment, "" | "." | ".."));
-    let bytes_are_plain = path.bytes().all(|byte| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~')
-    });
-    if !path.starts_with('/') || !segments_are_plain || !bytes_are_plain {
-        return Err(Denial::Framing("the path is not in plain form"));
-    }
-    Ok(path.to_owned())
+    let raw = std::str::from_utf8(request.raw_path())
+        .map_err(|_| Denial::Framing("the request target is not ASCII"))?;
+    Target::parse(origin_form(raw, &request.headers)?)
 }
 
 /// Reduces an absolute-form target to its path, if it names the host that `Host` names.

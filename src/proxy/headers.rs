@@ -14,6 +14,8 @@ pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 
 const FORWARDED: &[&str] = &[
+    "a2a-extensions",
+    "a2a-version",
     "accept",
     "accept-language",
     "baggage",
@@ -26,6 +28,7 @@ const FORWARDED: &[&str] = &[
     "traceparent",
     "tracestate",
     "user-agent",
+    "x-a2a-extensions",
 ];
 
 const WITHHELD: &[&str] = &[

@@ -9,8 +9,9 @@ use crate::{
     governance::{Facts, Owned, Owner, Permit, Refusal, Request},
     identity::Principal,
     ledger::Event,
-    protocol::{self, Call, SessionId},
+    protocol::{self, Call, SessionId, method::Governs},
     state::{BindError, Kind, Unavailable},
+    upstream::push_url::{self, PushTargets},
 };
 
 impl Proxy {
@@ -26,10 +27,11 @@ impl Proxy {
             return Err(Denial::NoRoute);
         };
         let owned = self.owned(call, principal, &served.server).await;
+        let push_refused = self.push_refused(call).await;
         // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
-        let facts = Facts { policies, owned };
+        let facts = Facts { policies, owned, push_refused };
         match self.evaluate(call, principal, served, &facts) {
             Ok(permit) => {
                 if call.opens_session() {
@@ -43,6 +45,9 @@ impl Proxy {
                         exchange.stage = Some("answered");
                         return Err(Denial::NotAsked);
                     }
+                }
+                if !served.route.shadow {
+                    self.claim_contexts(call, principal, &facts.owned, &served.server).await?;
                 }
                 exchange.permit = Some(permit);
                 read.owned = facts.owned;
@@ -71,7 +76,7 @@ impl Proxy {
         if **policies.version() == *judged_by {
             return Ok(());
         }
-        let facts = Facts { policies, owned: owned.clone() };
+        let facts = Facts { policies, owned: owned.clone(), push_refused: None };
         match self.evaluate(call, principal, served, &facts) {
             Ok(_permit) => Ok(()),
             Err(refusal) => Err(refusal.denial),
@@ -96,6 +101,17 @@ impl Proxy {
         self.shared.chain.evaluate(&request, facts)
     }
 
+    /// Looks up whether an agent may be told to push to the addresses that a call names.
+    async fn push_refused(&self, call: &Call) -> Option<&'static str> {
+        for url in self.shared.chain.needs(call).push_urls {
+            let admitted = PushTargets::default().admit(url, push_url::look_up).await;
+            if let Err(refused) = admitted {
+                return Some(refused.detail());
+            }
+        }
+        None
+    }
+
     /// Looks up who owns what a call names.
     async fn owned(&self, call: &Call, principal: &Principal, server: &str) -> Owned {
         let needs = self.shared.chain.needs(call);
@@ -109,6 +125,9 @@ impl Proxy {
         if let Some(continuation) = needs.continuation {
             let id = Self::continuation_of(principal.id.as_str(), continuation);
             owned.continuation = self.owner(Kind::Continuation, server, &id).await;
+        }
+        for context in needs.contexts {
+            owned.contexts.push(self.owner(Kind::Context, server, context).await);
         }
         owned
     }
@@ -131,6 +150,31 @@ impl Proxy {
     fn admit_session(&self, principal: &Principal) -> Result<(), Denial> {
         let now = self.shared.record.clock.unix();
         self.shared.owners.admits(Kind::Session, principal.id.as_str(), now).map_err(Self::unbound)
+    }
+
+    /// Conversations that a message names and that are nobody's are the caller's from here on. Of two callers that
+    /// name the same at once, one is told that there is none.
+    async fn claim_contexts(
+        &self,
+        call: &Call,
+        principal: &Principal,
+        owned: &Owned,
+        server: &str,
+    ) -> Result<(), Denial> {
+        let Some(facts) = call.a2a.as_ref().filter(|_| names_conversation(call)) else {
+            return Ok(());
+        };
+        let now = self.shared.record.clock.unix();
+        let owner = principal.id.shared();
+        let unowned = facts.contexts.iter().zip(&owned.contexts);
+        for (context, _) in unowned.filter(|(_, owner)| **owner == Owner::Nobody) {
+            let bound = self.shared.owners.bind(Kind::Context, server, context, &owner, now).await;
+            bound.map_err(|error| match error {
+                BindError::Taken => Denial::UnknownTask,
+                BindError::Full | BindError::Unavailable(Unavailable) => Denial::StateUnavailable,
+            })?;
+        }
+        Ok(())
     }
 
     /// What the caller is told when a session can't be bound to it. Another one can be opened.
@@ -167,4 +211,9 @@ impl Proxy {
         }
         Ok(())
     }
+}
+
+/// Whether a call is a message, which may begin a conversation.
+fn names_conversation(call: &Call) -> bool {
+    call.method.rule().is_some_and(|rule| rule.governs == Governs::Message)
 }

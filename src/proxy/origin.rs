@@ -24,7 +24,7 @@ pub(super) struct Doorplate {
 impl Doorplate {
     pub(super) fn new(settings: &listener::Settings) -> Self {
         let loopback_only = match settings.door {
-            listener::Door::PlainLoopback(_) => true,
+            listener::Door::PlainLoopback(_) | listener::Door::Workload => true,
             listener::Door::MutualTls => false,
         };
         Self { hosts: settings.hosts.clone(), origins: settings.origins.clone(), loopback_only }
@@ -103,6 +103,7 @@ mod tests {
         let owned = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
         Doorplate::new(&listener::Settings {
             name: "in".into(),
+            direction: listener::Direction::Inbound,
             bind: "127.0.0.1:0".parse().unwrap(),
             door,
             hosts: owned(hosts),

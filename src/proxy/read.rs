@@ -17,7 +17,7 @@ use crate::{
     governance::Owned,
     identity::{Peer, PeerError, Principal, Proof, Source},
     listener::{self, Door},
-    protocol::mcp,
+    protocol::{Protocol, a2a, mcp},
 };
 
 impl Proxy {
@@ -27,20 +27,21 @@ impl Proxy {
         session: &mut ServerSession,
         exchange: &mut Exchange,
     ) -> Result<Read, Denial> {
-        let path = head::check(session)?;
+        let target = head::check(session)?;
         let (principal, peer) = self.identify(session)?;
         let owner = principal.id.shared();
         exchange.principal = Some(principal);
         self.check_names(session)?;
         let request = session.req_header();
-        let route = self.route(&path)?;
-        let served = self.routes.get(route).ok_or(Denial::NoRoute)?;
+        let way = self.route(&target)?;
+        let served = self.routes.get(way.route).ok_or(Denial::NoRoute)?;
         exchange.taken = Some(Taken {
             server: Arc::clone(&served.server),
+            protocol: served.route.protocol,
             shadow: served.route.shadow,
             calls: served.calls.clone(),
         });
-        let leg = self.leg(served, &path, &request.method, &owner)?;
+        let leg = self.leg(served, &way.path, &request.method, &owner)?;
         let reading = body::read(session, self.shared.limits.body, &self.shared.budget);
         let (bytes, reservation) = timeout(self.settings.body_timeout, reading)
             .await
@@ -53,14 +54,24 @@ impl Proxy {
         if request.method != Method::POST && !bytes.is_empty() {
             return Err(Denial::Framing("only POST has a body here"));
         }
-        let call = match leg {
-            Leg::Whole | Leg::Stream => mcp::decode(&request.method, &request.headers, bytes),
-            Leg::Message(_) => mcp::decode_posted(&request.headers, bytes),
+        let (method, headers) = (&request.method, &request.headers);
+        let call = match (served.route.protocol, &leg) {
+            (Protocol::Mcp, Leg::Whole | Leg::Stream) => mcp::decode(method, headers, bytes),
+            (Protocol::Mcp, Leg::Message(_)) => mcp::decode_posted(headers, bytes),
+            (Protocol::A2a, _) => {
+                a2a::decode(method, &way.below, way.query.as_deref(), headers, bytes)
+            }
         };
         let call = call.map_err(Denial::Undecodable)?;
         leg.expect(&call);
         exchange.call = Some(call);
-        Ok(Read { route, leg, peer, owned: Owned::default(), reservation: Some(reservation) })
+        Ok(Read {
+            route: way.route,
+            leg,
+            peer,
+            owned: Owned::default(),
+            reservation: Some(reservation),
+        })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.
@@ -82,7 +93,13 @@ impl Proxy {
                 self.recheck(source, &peer)?;
                 Ok((Principal { id: peer.id().clone(), proof: Proof::Svid }, Some(peer)))
             }
-            (Door::MutualTls, None) => Err(Denial::NotReady),
+            (Door::Workload, Some(source)) => {
+                let now = self.shared.record.clock.unix().as_secs();
+                let snapshot = source.snapshot();
+                let svid = snapshot.usable(now).map_err(|_| Denial::NotReady)?;
+                Ok((Principal { id: svid.id.clone(), proof: Proof::Own }, None))
+            }
+            (Door::MutualTls | Door::Workload, None) => Err(Denial::NotReady),
         }
     }
 
@@ -107,19 +124,5 @@ impl Proxy {
             (Some(source), Some(peer)) => self.recheck(source, peer),
             (Some(_) | None, _) => Ok(()),
         }
-    }
-
-    /// Exact match; `/mcp` and `/mcp/` are the same path, so that no redirect is needed. Below the route to
-    /// an upstream with the HTTP+SSE transport are the places to post to.
-    pub(super) fn route(&self, path: &str) -> Result<usize, Denial> {
-        fn bare(path: &str) -> &str {
-            path.strip_suffix('/').unwrap_or(path)
-        }
-        let wanted = bare(path);
-        self.routes
-            .iter()
-            .position(|served| bare(&served.route.path) == wanted)
-            .or_else(|| self.routes.iter().position(|served| served.token(wanted).is_some()))
-            .ok_or(Denial::NoRoute)
     }
 }

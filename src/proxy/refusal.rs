@@ -13,11 +13,25 @@ use uuid::Uuid;
 use super::settings::Refusals;
 use crate::{
     denial::{Denial, Row},
-    protocol::{Call, Era, Id, Kind, mcp},
+    protocol::{Call, Era, Id, Kind, Protocol, mcp},
 };
+
+mod agent;
 
 /// Has data of its own by MCP 2026-07-28 `basic/versioning`.
 const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// How whoever is refused reads an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Binding {
+    /// JSON-RPC, as MCP's SDKs read it.
+    #[default]
+    Mcp,
+    /// JSON-RPC, as A2A's SDKs read it.
+    Agent,
+    /// A2A over plain HTTP.
+    AgentRest,
+}
 
 /// A rendered refusal.
 #[derive(Debug)]
@@ -61,28 +75,34 @@ struct Data<'a> {
 pub(super) fn render(
     denial: &Denial,
     call: Option<&Call>,
+    binding: Binding,
     refusals: Refusals,
     decision_id: Uuid,
 ) -> Rendered {
-    let era = match (call, denial) {
-        (Some(call), _) => call.era,
-        (None, Denial::Undecodable(error)) => error.era,
-        (None, _) => Era::Legacy,
+    let era = match (call, denial, binding) {
+        (Some(call), ..) => call.era,
+        (None, Denial::Undecodable(error), _) => error.era,
+        (None, _, Binding::Mcp) => Era::Legacy,
+        (None, _, Binding::Agent | Binding::AgentRest) => Era::V10,
     };
     let row = denial.row(era);
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let status = status(row, call, refusals);
+    let status = match binding {
+        Binding::Mcp | Binding::Agent => status(row, call, refusals),
+        Binding::AgentRest => rest_status(row),
+    };
     match status {
         401 => {
             // Not `Bearer`: that would make a client start an OAuth flow that can't help.
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("MutualTLS"));
         }
         405 => {
-            let allow = match era {
-                Era::Legacy => "POST, GET, DELETE",
-                Era::Modern | Era::V03 | Era::V10 => "POST",
+            let allow = match (binding, era) {
+                (Binding::Mcp, Era::Legacy) => "POST, GET, DELETE",
+                (Binding::AgentRest, _) => "GET, POST, DELETE",
+                (Binding::Mcp | Binding::Agent, _) => "POST",
             };
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
         }
@@ -91,7 +111,11 @@ pub(super) fn render(
         }
         _ => {}
     }
-    let body = body(denial, row, answer_id(denial, call), decision_id);
+    let body = match binding {
+        Binding::Mcp => body(denial, row, answer_id(denial, call), decision_id),
+        Binding::Agent => agent::json_rpc(denial, row, answer_id(denial, call), decision_id),
+        Binding::AgentRest => agent::rest(denial, row, status, decision_id),
+    };
     Rendered { row, status, headers, body }
 }
 
@@ -125,7 +149,33 @@ pub(super) fn event(message: &[u8]) -> Bytes {
 
 /// The JSON-RPC error message that answers a request of this id, whoever sent it.
 pub(super) fn error_of(denial: &Denial, id: &Id, era: Era, decision_id: Uuid) -> Bytes {
-    body(denial, denial.row(era), serde_json::from_str(id.as_json()).ok(), decision_id)
+    let (row, id) = (denial.row(era), serde_json::from_str(id.as_json()).ok());
+    match era.protocol() {
+        Protocol::Mcp => body(denial, row, id, decision_id),
+        Protocol::A2a => agent::json_rpc(denial, row, id, decision_id),
+    }
+}
+
+/// The last event of a stream that answers `call` and can't go on; empty where nobody waits for one.
+pub(super) fn last_event(denial: &Denial, call: &Call, decision_id: Uuid) -> Bytes {
+    match (&call.kind, call.id()) {
+        (Kind::Operation, _) => {
+            let row = denial.row(call.era);
+            let body = agent::rest(denial, row, rest_status(row), decision_id);
+            [b"event: error\ndata: ", &*body, b"\n\n"].concat().into()
+        }
+        (_, Some(id)) => event(&error_of(denial, id, call.era, decision_id)),
+        (_, None) => Bytes::new(),
+    }
+}
+
+/// The status by which a REST client knows a refusal: there is nothing else that it reads it by.
+fn rest_status(row: Row) -> u16 {
+    match (row.status, row.code) {
+        (200, ..=0) => 404,
+        (200, code) => u16::try_from(code / 10).unwrap_or(403),
+        (status, _) => status,
+    }
 }
 
 fn status(row: Row, call: Option<&Call>, refusals: Refusals) -> u16 {

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::{
     Halt,
+    agent::AgentEvents,
     answer::{self, Coming},
     body::Reservation,
     caller,
@@ -62,13 +63,15 @@ pub(super) enum Sight<'a> {
     Document(Option<Look>),
     /// Events, each of which is looked at.
     Events(Box<Events<'a>>),
+    /// Events of an agent, each of which is read.
+    Agent(Box<AgentEvents<'a>>),
 }
 
 impl Sight<'_> {
     pub(super) fn shape(&self) -> Shape {
         match self {
             Self::Document(_) => Shape::Document,
-            Self::Events(_) => Shape::Events,
+            Self::Events(_) | Self::Agent(_) => Shape::Events,
         }
     }
 }
@@ -182,7 +185,7 @@ impl Relay<'_> {
                     self.desk = None;
                     let written = self.write(Bytes::new(), true).await;
                     let end = match &sight {
-                        Sight::Document(_) => End::Answered,
+                        Sight::Document(_) | Sight::Agent(_) => End::Answered,
                         Sight::Events(events) => events.end(),
                     };
                     return written.err().unwrap_or(end);
@@ -207,7 +210,29 @@ impl Relay<'_> {
                 Ok(self.write(part, false).await?)
             }
             Sight::Events(events) => self.events(events, part).await,
+            Sight::Agent(events) => self.agent_events(events, part).await,
         }
+    }
+
+    async fn agent_events(
+        &mut self,
+        events: &mut AgentEvents<'_>,
+        part: Bytes,
+    ) -> Result<(), Stop> {
+        let whole = events.split(part)?;
+        self.reservation.resize(events.held())?;
+        let mut ready = Ready::default();
+        for event in whole {
+            match events.seen(&event).await {
+                Ok(bytes) => ready.add(bytes),
+                Err(denial) => {
+                    // What came before it was fine.
+                    self.write(ready.take(), false).await?;
+                    return Err(denial.into());
+                }
+            }
+        }
+        Ok(self.write(ready.take(), false).await?)
     }
 
     /// Passes whole events on. One that has to be judged holds up what follows, not what came before.
@@ -280,12 +305,10 @@ impl Relay<'_> {
     async fn end_early(mut self, shape: Shape, denial: &Denial) -> End {
         let broken = End::Broken(denial.row(self.call.era));
         self.desk = None;
-        match (shape, self.call.id()) {
-            (Shape::Document, _) => broken,
-            (Shape::Events, id) => {
-                let error =
-                    id.map(|id| refusal::error_of(denial, id, self.call.era, self.decision_id));
-                let last = error.map(|error| refusal::event(&error)).unwrap_or_default();
+        match shape {
+            Shape::Document => broken,
+            Shape::Events => {
+                let last = refusal::last_event(denial, self.call, self.decision_id);
                 match self.write(last, true).await {
                     Ok(()) => broken,
                     Err(end) => end,

@@ -7,10 +7,18 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use pingora::{http::ResponseHeader, protocols::http::ServerSession};
 use tokio::time::timeout;
 
-use super::{Halt, Proxy, drain::Phase, head, origin, refusal, settings::Refusals};
+use super::{
+    Halt, Proxy, Served,
+    drain::Phase,
+    head, origin,
+    refusal::{self, Binding},
+    route::Way,
+    settings::Refusals,
+};
 use crate::{
     denial::Denial,
     exchange::{End, Exchange},
+    protocol::Protocol,
 };
 
 /// How long the rest of a refused body is read and thrown away, so that the answer isn't lost to a reset.
@@ -32,12 +40,14 @@ impl Proxy {
             return;
         }
         // The route is looked up again, since reading may have failed on its way.
-        let path = head::check(session).unwrap_or_default();
-        let route = self.route(&path).ok().and_then(|index| self.routes.get(index));
+        let way = head::check(session).and_then(|target| self.route(&target)).ok();
+        let route = way.as_ref().and_then(|way| self.routes.get(way.route));
         let refusals = route.map_or(Refusals::default(), |served| served.route.refusals);
-        let only = route.and_then(|served| served.only(&path));
+        let binding = route.zip(way.as_ref()).map(|(served, way)| binding(served, way));
+        let binding = binding.unwrap_or_default();
+        let only = route.zip(way.as_ref()).and_then(|(served, way)| served.only(&way.path));
         let origin = self.doorplate.allowed_origin(&session.req_header().headers).cloned();
-        self.send_refusal(session, exchange, denial, refusals, only, origin).await;
+        self.send_refusal(session, exchange, denial, (binding, refusals), only, origin).await;
         session.set_total_drain_timeout(Some(DRAIN));
         let _ = session.drain_request_body().await;
     }
@@ -49,7 +59,7 @@ impl Proxy {
         exchange: &mut Exchange,
         denial: &Denial,
     ) {
-        self.send_refusal(session, exchange, denial, Refusals::default(), None, None).await;
+        self.send_refusal(session, exchange, denial, Default::default(), None, None).await;
     }
 
     async fn send_refusal(
@@ -57,11 +67,12 @@ impl Proxy {
         session: &mut ServerSession,
         exchange: &mut Exchange,
         denial: &Denial,
-        refusals: Refusals,
+        (binding, refusals): (Binding, Refusals),
         only: Option<Method>,
         origin: Option<HeaderValue>,
     ) {
-        let rendered = refusal::render(denial, exchange.call.as_ref(), refusals, exchange.id);
+        let rendered =
+            refusal::render(denial, exchange.call.as_ref(), binding, refusals, exchange.id);
         let mut headers = rendered.headers;
         if let (Some(only), true) = (only, headers.contains_key(header::ALLOW))
             && let Ok(only) = HeaderValue::from_str(only.as_str())
@@ -144,6 +155,15 @@ impl Proxy {
         if self.shared.drain.phase() > Phase::Running {
             session.set_keepalive(None);
         }
+    }
+}
+
+/// How a caller on this way reads an error.
+fn binding(served: &Served, way: &Way) -> Binding {
+    match (served.route.protocol, way.below.is_empty()) {
+        (Protocol::Mcp, _) => Binding::Mcp,
+        (Protocol::A2a, true) => Binding::Agent,
+        (Protocol::A2a, false) => Binding::AgentRest,
     }
 }
 

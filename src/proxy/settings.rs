@@ -1,5 +1,7 @@
 //! What the exchange loop is configured with.
 
+use crate::protocol::Protocol;
+
 /// How refusals by policy are shown to callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusals {
@@ -13,8 +15,12 @@ pub enum Refusals {
 /// One path of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Exact path; a trailing slash more or less is the same path.
+    /// Exact path, or with A2A that of everything below it; a trailing slash more or less is the same path.
     pub path: String,
+    /// What is spoken on it.
+    pub protocol: Protocol,
+    /// Whether this A2A agent's card is also found at the root of the listener.
+    pub at_root: bool,
     /// Name of the upstream.
     pub upstream: String,
     /// Record and count what would be refused, and refuse only what can't be decoded or identified.

@@ -197,9 +197,9 @@ impl Proxy {
     }
 
     fn stream_of(&self, session: &ServerSession, exchange: &Exchange) -> Option<Arc<Open>> {
-        let path = head::check(session).ok()?;
-        let served = self.routes.get(self.route(&path).ok()?)?;
-        let token = served.token(&path)?;
+        let way = self.route(&head::check(session).ok()?).ok()?;
+        let served = self.routes.get(way.route)?;
+        let token = served.token(&way.path)?;
         let owner = exchange.principal.as_ref()?.id.as_str();
         let open = self.shared.streams.find(token, &served.server, owner)?;
         if let Some(id) = exchange.call.as_ref().and_then(Call::id) {

@@ -42,7 +42,7 @@ pub(super) async fn start(
     });
     let routes = routes.collect();
     let tls = match (&settings.door, source) {
-        (Door::PlainLoopback(_), _) => None,
+        (Door::PlainLoopback(_) | Door::Workload, _) => None,
         (Door::MutualTls, Some(source)) => {
             let on_refusal = on_refusal(Arc::clone(&shared.record), &name);
             let settings = tls::settings(source, on_refusal);

@@ -55,6 +55,7 @@ fn code(kind: Kind) -> u8 {
         Kind::Session => 1,
         Kind::Task => 2,
         Kind::Continuation => 3,
+        Kind::Context => 4,
     }
 }
 
@@ -74,6 +75,7 @@ mod tests {
             Key::new(Kind::Session, "s", "1"),
             Key::new(Kind::Task, "s", "1"),
             Key::new(Kind::Continuation, "s", "1"),
+            Key::new(Kind::Context, "s", "1"),
             Key::new(Kind::Session, "s1", ""),
             Key::new(Kind::Session, "", "s1"),
             Key::new(Kind::Session, "s", "2"),

@@ -41,6 +41,7 @@ impl Limits {
             Kind::Session => (24, false),
             Kind::Task => (24, true),
             Kind::Continuation => (6, true),
+            Kind::Context => (24, true),
         };
         let idle = Duration::from_secs(hours * 3600);
         Self { per_owner: 10_000, total: 100_000, idle, forgets }

@@ -28,11 +28,13 @@ pub enum Kind {
     /// The state of a call that waits for more input (`requestState`), by the digest that
     /// `protocol::Continuation` makes of it.
     Continuation,
+    /// A conversation with an agent, by its `contextId` (A2A).
+    Context,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Task, Self::Continuation];
+    pub const ALL: [Self; 4] = [Self::Session, Self::Task, Self::Continuation, Self::Context];
 
     /// The name used in metrics.
     pub fn as_str(self) -> &'static str {
@@ -40,6 +42,7 @@ impl Kind {
             Self::Session => "session",
             Self::Task => "task",
             Self::Continuation => "continuation",
+            Self::Context => "context",
         }
     }
 }

@@ -19,12 +19,13 @@ use super::{
     store::{Claim, Store},
 };
 
-/// To whom sessions, tasks and continuations of all upstreams were given.
+/// To whom sessions, tasks, continuations and contexts of all upstreams were given.
 #[derive(Debug)]
 pub struct Owners {
     sessions: Memory,
     tasks: Memory,
     continuations: Memory,
+    contexts: Memory,
     store: Store,
 }
 
@@ -73,6 +74,7 @@ impl Owners {
             sessions: Memory::new(limits(Kind::Session)),
             tasks: Memory::new(limits(Kind::Task)),
             continuations: Memory::new(limits(Kind::Continuation)),
+            contexts: Memory::new(limits(Kind::Context)),
             store,
         };
         for found in found {
@@ -201,6 +203,7 @@ impl Owners {
             Kind::Session => &self.sessions,
             Kind::Task => &self.tasks,
             Kind::Continuation => &self.continuations,
+            Kind::Context => &self.contexts,
         }
     }
 }

@@ -158,6 +158,11 @@ impl Upstream {
         Endpoint::resolve(announced, &self.settings.url, &self.uri)
     }
 
+    /// A place of the REST binding of A2A, below the agent's address.
+    pub(super) fn below(&self, path: &str, query: Option<&str>) -> Option<Endpoint> {
+        Endpoint::below(self.settings.url.path(), path, query, &self.uri)
+    }
+
     fn request(&self, target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
         let length = body.len();
         // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.

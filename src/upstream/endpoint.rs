@@ -1,6 +1,6 @@
-//! [`Endpoint`]: where a server of the HTTP+SSE transport takes messages.
+//! [`Endpoint`]: where an upstream takes messages, if not at the address of the settings.
 //!
-//! Such a server announces on its stream where to post (MCP 2024-11-05 `basic/transports`, "HTTP with SSE"),
+//! An agent takes those of A2A's REST binding at places below its address. A server of the HTTP+SSE transport announces on its stream where to post (MCP 2024-11-05 `basic/transports`, "HTTP with SSE"),
 //! as a reference that is resolved against the stream's own URL.
 //!
 //! INVARIANT: an [`Endpoint`] is of the origin of the upstream that made it, so that nobody can be sent
@@ -38,6 +38,18 @@ impl Endpoint {
         let path = match place.query() {
             Some(query) => format!("{}?{query}", place.path()),
             None => place.path().to_owned(),
+        };
+        let mut parts = target.clone().into_parts();
+        parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
+        Uri::from_parts(parts).ok().map(Self)
+    }
+
+    /// A place below another of the upstream's own. `path` starts with a slash.
+    pub(super) fn below(base: &str, path: &str, query: Option<&str>, target: &Uri) -> Option<Self> {
+        let base = base.strip_suffix('/').unwrap_or(base);
+        let path = match query {
+            Some(query) => format!("{base}{path}?{query}"),
+            None => format!("{base}{path}"),
         };
         let mut parts = target.clone().into_parts();
         parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);

@@ -25,7 +25,7 @@ use http::request::Parts;
 use crate::{
     governance::Permit,
     identity::{Principal, Source},
-    protocol::{Call, mcp},
+    protocol::{Call, a2a::Rest, mcp},
 };
 
 pub use endpoint::Endpoint;
@@ -142,6 +142,14 @@ impl Upstream {
     pub fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
         match &self.way {
             Way::Http(http) => http.endpoint(announced),
+            Way::Stdio(_) => None,
+        }
+    }
+
+    /// Where an agent takes a request of the REST binding: below its address. `None` for a command.
+    pub fn below(&self, rest: &Rest) -> Option<Endpoint> {
+        match &self.way {
+            Way::Http(http) => http.below(&rest.path, rest.query.as_deref()),
             Way::Stdio(_) => None,
         }
     }

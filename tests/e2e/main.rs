@@ -6,6 +6,7 @@
 
 #![cfg(test)]
 
+mod agents;
 #[path = "../support/ca.rs"]
 #[expect(dead_code, reason = "its bad certificates are for the tests of identity")]
 mod ca;

@@ -79,7 +79,9 @@ pub(crate) struct Setup {
     url: String,
     listener: String,
     route: String,
+    also: String,
     upstream: String,
+    policies: String,
     rest: String,
     valid_for: u64,
     file_limit: Option<u64>,
@@ -92,7 +94,9 @@ impl Setup {
             url: url.to_owned(),
             listener: String::new(),
             route: String::new(),
+            also: String::new(),
             upstream: String::new(),
+            policies: POLICIES.to_owned(),
             rest: String::new(),
             valid_for: 3600,
             file_limit: None,
@@ -108,6 +112,18 @@ impl Setup {
     /// More keys of the route: `denials: httpStatus`.
     pub(crate) fn route(mut self, keys: &str) -> Self {
         self.route = format!(", {keys}");
+        self
+    }
+
+    /// One more route to the upstream: `path: /agent, protocol: a2a`.
+    pub(crate) fn also(mut self, keys: &str) -> Self {
+        self.also.push_str(&format!(", {{ {keys}, upstream: files }}"));
+        self
+    }
+
+    /// More policies.
+    pub(crate) fn policy(mut self, text: &str) -> Self {
+        self.policies.push_str(text);
         self
     }
 
@@ -135,8 +151,9 @@ impl Setup {
     }
 
     fn yaml(&self) -> String {
-        let Self { url, listener, route, upstream, rest, .. } = self;
-        let routes = format!("routes: [{{ path: /mcp, protocol: mcp, upstream: files{route} }}]");
+        let Self { url, listener, route, also, upstream, rest, .. } = self;
+        let routes =
+            format!("routes: [{{ path: /mcp, protocol: mcp, upstream: files{route} }}{also}]");
         format!(
             "identity: {{ spiffe: {{ files: {{ certificate: svid.pem, key: key.pem, \
              bundles: {{ one.test: one.test.pem }} }} }} }}\n\
@@ -159,30 +176,24 @@ impl Setup {
         let here = directory.path();
         CA.svid_for("/lictor", self.valid_for).write(here, &[&CA]);
         std::fs::create_dir(here.join("policies")).expect("a directory");
-        std::fs::write(here.join("policies/all.cedar"), POLICIES).expect("policies");
+        std::fs::write(here.join("policies/all.cedar"), &self.policies).expect("policies");
         std::fs::write(here.join("lictor.yaml"), self.yaml()).expect("a configuration");
         Lictor::run(directory, self.file_limit).await
     }
 }
 
-/// Where it listens.
-struct Bound {
-    plain: SocketAddr,
-    mutual: SocketAddr,
-}
-
-impl Bound {
-    fn read(logs: &[String]) -> Option<Self> {
-        let events: Vec<Value> =
-            logs.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let address = |listener: &str| {
-            let event = events
-                .iter()
-                .find(|event| event["message"] == "listening" && event["listener"] == listener)?;
-            event["address"].as_str()?.parse().ok()
-        };
-        Some(Self { plain: address("plain")?, mutual: address("mutual")? })
-    }
+/// Where listeners listen, once all of them do.
+fn addresses<const N: usize>(logs: &[String], listeners: [&str; N]) -> Option<[SocketAddr; N]> {
+    let events: Vec<Value> =
+        logs.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let address = |listener: &str| -> Option<SocketAddr> {
+        let event = events
+            .iter()
+            .find(|event| event["message"] == "listening" && event["listener"] == listener)?;
+        event["address"].as_str()?.parse().ok()
+    };
+    let all: Option<Vec<_>> = listeners.into_iter().map(address).collect();
+    all?.try_into().ok()
 }
 
 /// A running Lictor; it is killed with this value unless it was stopped.
@@ -197,6 +208,15 @@ pub(crate) struct Lictor {
 impl Lictor {
     /// Starts it in a directory that holds everything, and waits until it listens.
     pub(crate) async fn run(directory: TempDir, file_limit: Option<u64>) -> Self {
+        Self::run_with(directory, file_limit, ["plain", "mutual"]).await
+    }
+
+    /// The same with other names for the plain listener and the one with mutual TLS.
+    pub(crate) async fn run_with(
+        directory: TempDir,
+        file_limit: Option<u64>,
+        listeners: [&str; 2],
+    ) -> Self {
         let run = ["run", "--file", "lictor.yaml"];
         let mut command = match file_limit {
             None => command(directory.path(), &run),
@@ -217,11 +237,11 @@ impl Lictor {
         });
         let mut bound = None;
         let up = lines.wait_for(|_| {
-            bound = Bound::read(&logs.lock().expect("the lock"));
+            bound = addresses(&logs.lock().expect("the lock"), listeners);
             bound.is_some()
         });
         let up = timeout(PATIENCE, up).await.is_ok_and(|up| up.is_ok());
-        let Some(Bound { plain, mutual }) = bound else {
+        let Some([plain, mutual]) = bound else {
             panic!("it doesn't start ({up}): {:#?}", logs.lock().expect("the lock"));
         };
         Lictor { child, directory, plain, mutual, logs }

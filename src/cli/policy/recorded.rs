@@ -73,7 +73,7 @@ impl<'a> Asked<'a> {
         let id = SpiffeId::parse(row.peer.as_deref()?).ok()?;
         let era = Era::ALL.into_iter().find(|era| row.era.as_deref() == Some(era.as_str()));
         let era = era.unwrap_or(Era::Modern);
-        let method = method(row.method.as_deref()?, row.direction.as_deref(), era.protocol());
+        let method = method(row.method.as_deref()?, era.protocol(), row.cause.is_some());
         let name = || row.target.as_deref().map(Into::into);
         let governs = match method.rule() {
             Some(rule) => rule.governs,
@@ -113,12 +113,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The method of a row, of the side that sent it.
-fn method(name: &str, direction: Option<&str>, protocol: Protocol) -> Method {
-    let method = match (protocol, direction) {
+/// The method of a row, of the protocol and side that sent it.
+fn method(name: &str, protocol: Protocol, asked: bool) -> Method {
+    let method = match (protocol, asked) {
         (Protocol::A2a, _) => Method::of_agent(name),
-        (Protocol::Mcp, Some("outbound")) => Method::of_server(name),
-        (Protocol::Mcp, _) => return Method::named(name),
+        (Protocol::Mcp, true) => Method::of_server(name),
+        (Protocol::Mcp, false) => return Method::named(name),
     };
     if method.rule().is_some() { method } else { Method::named(name) }
 }
@@ -129,16 +129,17 @@ mod tests {
 
     #[test]
     fn a_method_is_of_the_side_that_sent_it() {
-        for (name, direction, action) in [
-            ("ping", Some("inbound"), "ping"),
-            ("ping", None, "ping"),
-            ("ping", Some("outbound"), "client/ping"),
-            ("roots/list", Some("outbound"), "roots/list"),
-            ("session/stream", Some("inbound"), "session/stream"),
-            ("acme/ask", Some("outbound"), "acme/ask"),
+        for (name, protocol, asked, action) in [
+            ("ping", Protocol::Mcp, false, "ping"),
+            ("ping", Protocol::Mcp, true, "client/ping"),
+            ("roots/list", Protocol::Mcp, true, "roots/list"),
+            ("session/stream", Protocol::Mcp, false, "session/stream"),
+            ("acme/ask", Protocol::Mcp, true, "acme/ask"),
+            ("tasks/get", Protocol::Mcp, false, "tasks/get"),
+            ("tasks/get", Protocol::A2a, false, "GetTask"),
         ] {
-            let found = method(name, direction, Protocol::Mcp);
-            assert_eq!(found.action(), action, "{name} {direction:?}");
+            let found = method(name, protocol, asked);
+            assert_eq!(found.action(), action, "{name} {protocol:?}");
             let known = !name.starts_with("acme");
             assert_eq!(matches!(found, Method::Known(_)), known, "{name}");
         }
@@ -147,7 +148,7 @@ mod tests {
             ("SendMessage", "SendMessage"),
             ("GetAgentCard", "GetAgentCard"),
         ] {
-            let found = method(name, Some("inbound"), Protocol::A2a);
+            let found = method(name, Protocol::A2a, false);
             assert_eq!(found.action(), action, "{name}");
         }
     }

@@ -11,7 +11,8 @@ use crate::{
         Listener,
         fault::{Place, nearest},
     },
-    listener,
+    listener::{self, Direction},
+    protocol::Protocol,
     proxy::settings::{Refusals, Route},
 };
 
@@ -28,13 +29,16 @@ impl Reader<'_> {
     }
 
     fn listener(&mut self, it: shape::Listener, place: &Place) -> Option<Listener> {
-        // The one direction there is.
-        let shape::Direction::Inbound = it.direction;
+        let direction = match it.direction {
+            shape::Direction::Inbound => Direction::Inbound,
+            shape::Direction::Outbound => Direction::Outbound,
+        };
         let name = self.required(it.name, &place.key("name"));
         let bind = self.required(it.bind, &place.key("bind"));
         let bind = bind.and_then(|text| self.bind(&text, &place.key("bind")));
         let tls = self.required(it.tls, &place.key("tls"));
-        let door = tls.and_then(|tls| self.door(tls, it.identity.as_deref(), bind, place));
+        let door =
+            tls.and_then(|tls| self.door((tls, direction), it.identity.as_deref(), bind, place));
         let hosts = self.each(&it.hosts, &place.key("hosts"), names::host, "mcp.example.org:8443");
         let at = place.key("origins");
         let origins = self.each(&it.origins, &at, names::origin, "https://app.example.org");
@@ -48,6 +52,7 @@ impl Reader<'_> {
         let routes = routes.map(|all| self.routes(all, &place.key("routes")));
         let settings = listener::Settings {
             name: name?.0,
+            direction,
             bind: bind?,
             door: door?,
             hosts,
@@ -64,13 +69,18 @@ impl Reader<'_> {
 
     fn door(
         &mut self,
-        tls: shape::Tls,
+        (tls, direction): (shape::Tls, Direction),
         caller: Option<&str>,
         bind: Option<SocketAddr>,
         place: &Place,
     ) -> Option<listener::Door> {
         let at = place.key("identity");
         match (tls, caller) {
+            (shape::Tls::Mutual, _) if direction == Direction::Outbound => {
+                let problem = "calls of the workload beside come in over loopback";
+                self.faults.push_with(&place.key("tls"), problem, "say `tls: none`");
+                None
+            }
             (shape::Tls::Mutual, caller) => {
                 self.needs_identity("mutual TLS", &place.key("tls"));
                 if caller.is_some() {
@@ -89,6 +99,10 @@ impl Reader<'_> {
                     );
                 }
                 let Some(caller) = caller else {
+                    if direction == Direction::Outbound {
+                        self.needs_identity("an outbound listener without `identity`", &at);
+                        return Some(listener::Door::Workload);
+                    }
                     let hint = "the SPIFFE ID of every caller of a listener with `tls: none`";
                     self.faults.push_with(&at, "is missing", hint);
                     return None;
@@ -100,7 +114,8 @@ impl Reader<'_> {
 
     fn routes(&mut self, all: Vec<shape::Route>, place: &Place) -> Vec<Route> {
         let mut paths: BTreeMap<String, usize> = BTreeMap::new();
-        let mut routes = Vec::new();
+        let mut routes: Vec<Route> = Vec::new();
+        let mut asked = Vec::new();
         for (index, it) in all.into_iter().enumerate() {
             let place = place.index(index);
             if let Some(path) = &it.path {
@@ -111,8 +126,13 @@ impl Reader<'_> {
                     self.faults.push_with(&place.key("path"), problem, hint);
                 }
             }
-            routes.extend(self.route(it, &place));
+            let at_root = it.card_at_root;
+            if let Some(route) = self.route(it, &place) {
+                asked.push((at_root, place));
+                routes.push(route);
+            }
         }
+        self.card_at_root(&mut routes, &asked);
         routes
     }
 
@@ -122,7 +142,6 @@ impl Reader<'_> {
             self.check(names::check_path(&path), &place.key("path"))?;
             Some(path)
         });
-        // The one protocol there is.
         let protocol = self.required(it.protocol, &place.key("protocol"));
         let upstream = self.required(it.upstream, &place.key("upstream"));
         if let Some(name) = upstream.as_deref().filter(|name| !self.upstreams.contains(*name)) {
@@ -141,7 +160,31 @@ impl Reader<'_> {
             shape::Denials::JsonRpc => Refusals::JsonRpc,
             shape::Denials::HttpStatus => Refusals::HttpStatus,
         };
-        let shape::Protocol::Mcp = protocol?;
-        Some(Route { path: path?, upstream: upstream?, shadow, refusals })
+        let protocol = match protocol? {
+            shape::Protocol::Mcp => Protocol::Mcp,
+            shape::Protocol::A2a => Protocol::A2a,
+        };
+        Some(Route { path: path?, protocol, at_root: false, upstream: upstream?, shadow, refusals })
+    }
+
+    /// Settles whose card is found at the root of a listener.
+    fn card_at_root(&mut self, routes: &mut [Route], asked: &[(Option<bool>, Place)]) {
+        let agents = routes.iter().filter(|route| route.protocol == Protocol::A2a).count();
+        let mut rooted = false;
+        for (route, (asked, place)) in routes.iter_mut().zip(asked) {
+            let at = place.key("cardAtRoot");
+            match (route.protocol, asked) {
+                (Protocol::Mcp, Some(_)) => {
+                    self.faults
+                        .push(&at, "is for routes with `protocol: a2a`; an MCP server has no card");
+                }
+                (Protocol::A2a, Some(true)) if rooted => {
+                    self.faults.push(&at, "another route has its card at the root already");
+                }
+                (Protocol::A2a, asked) => route.at_root = asked.unwrap_or(agents == 1),
+                (Protocol::Mcp, None) => {}
+            }
+            rooted |= route.at_root;
+        }
     }
 }

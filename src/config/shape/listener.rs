@@ -22,7 +22,8 @@ pub(in crate::config) struct Listener {
     /// How callers prove who they are.
     #[schemars(required)]
     pub tls: Option<Tls>,
-    /// SPIFFE ID of every caller of a listener with `tls: none`.
+    /// SPIFFE ID of every caller of a listener with `tls: none`; of an outbound one it is that of Lictor's own
+    /// SVID without it.
     #[schemars(example = "spiffe://example.org/agent")]
     pub identity: Option<String>,
     /// Accepted `Host` values; without it, loopback names where `tls: none`, anything otherwise.
@@ -49,8 +50,11 @@ pub(in crate::config) struct Listener {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub(in crate::config) enum Direction {
+    /// Towards the workload that Lictor stands beside.
     #[default]
     Inbound,
+    /// Away from it: the workload's own calls.
+    Outbound,
 }
 
 /// How callers prove who they are.
@@ -89,7 +93,7 @@ pub(in crate::config) struct ListenerTimeouts {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::config) struct Route {
-    /// Exact path; no trailing slash, no percent-encoding.
+    /// Exact path, or with A2A that of everything below it; no trailing slash, no percent-encoding.
     #[schemars(required, example = "/mcp")]
     pub path: Option<String>,
     /// What is spoken on it.
@@ -102,6 +106,9 @@ pub(in crate::config) struct Route {
     #[schemars(extend("default" = "enforce"))]
     #[serde(default)]
     pub mode: Mode,
+    /// Whether the agent's card is found at the root of the listener too, where callers look for it that know
+    /// only the host; one A2A route of a listener, and where there is just one it is that one.
+    pub card_at_root: Option<bool>,
     /// How refusals are told.
     #[schemars(extend("default" = "jsonRpc"))]
     #[serde(default)]
@@ -114,6 +121,7 @@ pub(in crate::config) struct Route {
 #[schemars(inline)]
 pub(in crate::config) enum Protocol {
     Mcp,
+    A2a,
 }
 
 /// Whether denials are enforced.

@@ -68,8 +68,13 @@ fn each_fault_is_told_with_place_and_hint() {
         ),
         (
             "/listeners/0/direction",
+            json!("out"),
+            "listeners[0].direction: \"out\" is none of inbound, outbound",
+        ),
+        (
+            "/listeners/0/direction",
             json!("outbound"),
-            "listeners[0].direction: \"outbound\" is none of inbound",
+            "listeners[0].tls: calls of the workload beside come in over loopback (say `tls: none`)",
         ),
         (
             "/listeners/0/bind",

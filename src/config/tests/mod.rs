@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::protocol::Protocol;
 
 /// The documentation, whose pages are the ones that are tested.
 const DOCUMENTATION: &str =
@@ -78,6 +79,7 @@ fn the_documented_page_works_as_it_stands() {
     assert_eq!(config.identity, Some(identity::Settings::WorkloadApi { endpoint }));
     let listener = listener::Settings {
         name: "inbound".into(),
+        direction: listener::Direction::Inbound,
         bind: "0.0.0.0:8443".parse().expect("an address"),
         door: listener::Door::MutualTls,
         hosts: vec![],
@@ -90,6 +92,8 @@ fn the_documented_page_works_as_it_stands() {
         keep_alive: Duration::from_secs(15),
     };
     let route = proxy_settings::Route {
+        protocol: Protocol::Mcp,
+        at_root: false,
         path: "/mcp".into(),
         upstream: "files".into(),
         shadow: false,

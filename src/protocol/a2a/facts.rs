@@ -13,6 +13,8 @@ pub struct Facts {
     /// those within a message's configuration, and those of a configuration of their own. Each is
     /// a plain http or https address of which every reader finds the same host.
     pub push_urls: BTreeSet<Box<str>>,
+    /// What data parts call themselves: `type`, where it is a text.
+    pub data_types: BTreeSet<Box<str>>,
     /// Where the request goes; `None` for the address of the agent itself, as JSON-RPC has it.
     pub rest: Option<Rest>,
 }

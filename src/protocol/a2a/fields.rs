@@ -14,11 +14,13 @@ use crate::protocol::{
 /// The spellings of one member, in any of the versions.
 pub(super) type Field = &'static [&'static str];
 
+pub(super) const ARTIFACT_UPDATE: Field = &["artifactUpdate", "artifact_update"];
 pub(super) const BYTES: Field = &["bytes", "fileWithBytes", "file_with_bytes"];
 pub(super) const CONFIG: Field = &["config"];
 pub(super) const CONFIGURATION: Field = &["configuration"];
 pub(super) const CONTEXT: Field = &["contextId", "context_id"];
 pub(super) const DATA: Field = &["data"];
+pub(super) const ERROR: Field = &["error"];
 pub(super) const EXTENSIONS: Field = &["extensions"];
 pub(super) const FILE: Field = &["file"];
 pub(super) const FORM: Field = &["form"];
@@ -26,6 +28,7 @@ pub(super) const ID: Field = &["id"];
 pub(super) const KIND: Field = &["kind"];
 pub(super) const MESSAGE: Field = &["message", "request"];
 pub(super) const METADATA: Field = &["metadata"];
+pub(super) const METHOD: Field = &["method"];
 pub(super) const NAME: Field = &["name"];
 pub(super) const PARENT: Field = &["parent"];
 pub(super) const PARTS: Field = &["parts", "content"];
@@ -39,11 +42,17 @@ pub(super) const PUSH: Field = &[
 ];
 pub(super) const RAW: Field = &["raw"];
 pub(super) const REFERENCES: Field = &["referenceTaskIds", "reference_task_ids"];
+pub(super) const REPLY: Field = &["message", "msg"];
+pub(super) const RESULT: Field = &["result"];
+pub(super) const STATUS_UPDATE: Field = &["statusUpdate", "status_update"];
 pub(super) const TASK: Field = &["taskId", "task_id"];
+pub(super) const TASKS: Field = &["tasks"];
 pub(super) const TENANT: Field = &["tenant"];
 pub(super) const TEXT: Field = &["text"];
+pub(super) const TOTAL_SIZE: Field = &["totalSize", "total_size"];
 pub(super) const URI: Field = &["uri", "fileWithUri", "file_with_uri"];
 pub(super) const URL: Field = &["url"];
+pub(super) const WRAPPED_TASK: Field = &["task"];
 
 /// The fields of an object, those that are `null` included.
 pub(super) fn fields<'a, const N: usize>(

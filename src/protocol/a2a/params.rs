@@ -16,8 +16,9 @@ use super::{
 use crate::protocol::{
     Era, Fault, Target,
     address::Address,
-    json::{Kind, Value},
+    json::{Kind, Member, Value},
     method::{Governs, Rule, operation},
+    spelling,
 };
 
 /// Each target costs a policy decision, and each text of a fact is given to policies, so that one
@@ -36,6 +37,7 @@ pub(super) struct Gathered {
     contexts: BTreeSet<Box<str>>,
     parts: BTreeSet<Box<str>>,
     extensions: BTreeSet<Box<str>>,
+    data_types: BTreeSet<Box<str>>,
     push_urls: BTreeSet<Box<str>>,
     push_hosts: BTreeSet<Box<str>>,
     form: Option<Box<str>>,
@@ -143,7 +145,8 @@ impl Gathered {
             }
         }
         for element in elements(parts)? {
-            self.parts.insert(part(element)?.into());
+            let kind = self.part(element)?;
+            self.parts.insert(kind.into());
         }
         for extension in elements(extensions)? {
             self.extensions.extend(text(Some(extension))?);
@@ -184,6 +187,59 @@ impl Gathered {
         Ok(found)
     }
 
+    /// The kind of a part, as version 1.0 has it. A part of two contents is of two kinds to two readers.
+    fn part(&mut self, part: Value<'_>) -> Result<&'static str, Refusal> {
+        let [text, raw, url, data, file, kind] = fields(part, [TEXT, RAW, URL, DATA, FILE, KIND])?;
+        // `data` may be `null` and still be there.
+        let contents = [
+            ("text", present(text)),
+            ("raw", present(raw)),
+            ("url", present(url)),
+            ("data", data),
+            ("file", present(file)),
+        ];
+        let mut contents = contents
+            .into_iter()
+            .filter_map(|(name, content)| content.map(|content| (name, content)));
+        let (Some((name, content)), None) = (contents.next(), contents.next()) else {
+            return Err((Fault::Params, "a part without a content, or with two"));
+        };
+        let (part_kind, earlier) = match name {
+            "text" => ("text", "text"),
+            "data" => {
+                self.data_types(content, 1)?;
+                ("data", "data")
+            }
+            "file" => (file_kind(content)?, "file"),
+            other => (other, "file"),
+        };
+        if !matches!(name, "data" | "file") && content.kind() != Kind::String {
+            return Err((Fault::Params, "the content of a part is not a string"));
+        }
+        match present(kind) {
+            Some(kind) if kind.as_str().as_deref() != Some(earlier) => {
+                Err((Fault::Params, "`kind` and the content of a part differ"))
+            }
+            Some(_) | None => Ok(part_kind),
+        }
+    }
+
+    /// What a data part calls itself; version 0.3 has the data one level deeper over REST. Free content
+    /// may have keys of any spelling, so whatever a reader could take for the type is one.
+    fn data_types(&mut self, data: Value<'_>, deeper: usize) -> Result<(), Refusal> {
+        for Member { name, value, .. } in data.members() {
+            if name == "type" || spelling::is_variant(&name, &["type"]) {
+                self.data_types.extend(value.as_str().map(|name| Box::from(&*name)));
+            } else if name == "data" && deeper > 0 {
+                self.data_types(value, deeper - 1)?;
+            }
+            if self.data_types.len() > MAX_TEXTS {
+                return Err((Fault::Params, "more than 256 types of data"));
+            }
+        }
+        Ok(())
+    }
+
     fn form(&mut self, metadata: Option<Value<'_>>) -> Result<(), Refusal> {
         let Some(metadata) = present(metadata) else { return Ok(()) };
         let [form] = fields(metadata, [FORM])?;
@@ -209,8 +265,8 @@ impl Gathered {
             form: self.form,
             streaming: streams.contains(&rule.action),
         };
-        let Self { contexts, push_urls, .. } = self;
-        (targets, Facts { traits, contexts, push_urls, rest: None })
+        let Self { contexts, push_urls, data_types, .. } = self;
+        (targets, Facts { traits, contexts, push_urls, data_types, rest: None })
     }
 }
 
@@ -247,39 +303,6 @@ fn id_is_task(rule: &Rule, era: Era) -> bool {
         Era::V03 => rule.action != operation::PUSH_CREATE.action,
         Era::V10 => !of_configs.contains(&rule.action),
         Era::Legacy | Era::Modern => false,
-    }
-}
-
-/// The kind of a part, as version 1.0 has it. A part of two contents is of two kinds to two readers.
-fn part(part: Value<'_>) -> Result<&'static str, Refusal> {
-    let [text, raw, url, data, file, kind] = fields(part, [TEXT, RAW, URL, DATA, FILE, KIND])?;
-    // `data` may be `null` and still be there.
-    let contents = [
-        ("text", present(text)),
-        ("raw", present(raw)),
-        ("url", present(url)),
-        ("data", data),
-        ("file", present(file)),
-    ];
-    let mut contents =
-        contents.into_iter().filter_map(|(name, content)| content.map(|content| (name, content)));
-    let (Some((name, content)), None) = (contents.next(), contents.next()) else {
-        return Err((Fault::Params, "a part without a content, or with two"));
-    };
-    let (part_kind, earlier) = match name {
-        "text" => ("text", "text"),
-        "data" => ("data", "data"),
-        "file" => (file_kind(content)?, "file"),
-        other => (other, "file"),
-    };
-    if !matches!(name, "data" | "file") && content.kind() != Kind::String {
-        return Err((Fault::Params, "the content of a part is not a string"));
-    }
-    match present(kind) {
-        Some(kind) if kind.as_str().as_deref() != Some(earlier) => {
-            Err((Fault::Params, "`kind` and the content of a part differ"))
-        }
-        Some(_) | None => Ok(part_kind),
     }
 }
 

@@ -8,7 +8,7 @@ use super::{gauge, gauges, total::Total};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateReading {
     /// Kind → how many are in memory. Kinds come from a table of ours.
-    pub bindings: [(&'static str, usize); 3],
+    pub bindings: [(&'static str, usize); 4],
     /// Whether the store works; true where there is none.
     pub available: bool,
     /// Requests to the store that failed since the start.
@@ -35,7 +35,7 @@ impl State {
             bindings: gauges(
                 registry,
                 "lictor_state_bindings",
-                "Sessions, tasks and continuations whose owners are known in memory.",
+                "Sessions, tasks, continuations and contexts whose owners are known in memory.",
                 &["kind"],
             ),
             available,

@@ -163,7 +163,7 @@ fn the_ledger_is_read_and_its_totals_only_grow() {
 }
 
 const STATE: StateReading = StateReading {
-    bindings: [("session", 3), ("task", 0), ("continuation", 1)],
+    bindings: [("session", 3), ("task", 0), ("continuation", 1), ("context", 2)],
     available: false,
     failures: 4,
 };

@@ -1,0 +1,119 @@
+//! Which route a request takes, and what of its path is the protocol's own.
+//!
+//! An MCP endpoint is one path. An A2A agent is all that lies below one, since its REST binding names operations
+//! and tasks in the path; what lies there is read by [`crate::protocol::a2a`], and the card that callers look for
+//! at the root of a host is read as if it were asked for below the route that answers for it.
+
+use std::borrow::Cow;
+
+use super::Proxy;
+use crate::{denial::Denial, protocol::Protocol};
+
+/// Where callers look for a card that know only the host: since A2A 0.3, and before.
+const CARDS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+
+/// The target of a request: nothing in it is decoded yet.
+#[derive(Debug)]
+pub(super) struct Target {
+    path: String,
+    query: Option<String>,
+}
+
+/// The route that a request takes.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// Index of the route.
+    pub(super) route: usize,
+    /// The path as it came.
+    pub(super) path: String,
+    /// What of it lies below the route: empty, or with its leading slash.
+    pub(super) below: String,
+    /// The query, without its question mark.
+    pub(super) query: Option<String>,
+}
+
+impl Target {
+    /// A target of visible ASCII that begins with a slash.
+    pub(super) fn parse(target: &str) -> Result<Self, Denial> {
+        let visible = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+        if !target.starts_with('/') || !visible {
+            return Err(Denial::Framing("the path is not in plain form"));
+        }
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (target, None),
+        };
+        Ok(Self { path: path.to_owned(), query })
+    }
+
+    /// Whether nobody behind us could read the path as another: it is made of plain segments, one trailing
+    /// slash at most, and there is no query.
+    fn check_plain(&self) -> Result<(), Denial> {
+        if self.query.as_ref().is_some_and(|query| !query.is_empty()) {
+            return Err(Denial::Framing("queries are not served; configure them on the upstream"));
+        }
+        let path = &self.path;
+        let bare = bare(path);
+        let segments_are_plain =
+            bare.split('/').skip(1).all(|segment| !matches!(segment, "" | "." | ".."));
+        let bytes_are_plain = path.bytes().all(|byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~')
+        });
+        if !segments_are_plain || !bytes_are_plain {
+            return Err(Denial::Framing("the path is not in plain form"));
+        }
+        Ok(())
+    }
+}
+
+impl Proxy {
+    /// `/mcp` and `/mcp/` are the same path, so that no redirect is needed. A path that is a route's wins over
+    /// one that lies below a route, and of those the longest. Below a route to an upstream with the HTTP+SSE
+    /// transport are the places to post to.
+    pub(super) fn route(&self, target: &Target) -> Result<Way, Denial> {
+        if let Some((route, below)) = self.agent(&target.path) {
+            let below = below.into_owned();
+            let query = target.query.clone();
+            return Ok(Way { route, path: target.path.clone(), below, query });
+        }
+        target.check_plain()?;
+        let wanted = bare(&target.path);
+        let route = self
+            .routes
+            .iter()
+            .position(|served| bare(&served.route.path) == wanted)
+            .or_else(|| self.routes.iter().position(|served| served.token(wanted).is_some()))
+            .ok_or(Denial::NoRoute)?;
+        let (path, below, query) = (target.path.clone(), String::new(), None);
+        Ok(Way { route, path, below, query })
+    }
+
+    /// The A2A route that a path lies in, unless it is another route's own.
+    fn agent<'a>(&self, path: &'a str) -> Option<(usize, Cow<'a, str>)> {
+        if self.routes.iter().any(|served| {
+            served.route.protocol == Protocol::Mcp && bare(&served.route.path) == bare(path)
+        }) {
+            return None;
+        }
+        let agents =
+            || self.routes.iter().enumerate().filter(|(_, it)| it.route.protocol == Protocol::A2a);
+        let within = agents().filter_map(|(index, served)| {
+            let below = path.strip_prefix(bare(&served.route.path))?;
+            (below.is_empty() || below.starts_with('/')).then_some((index, below))
+        });
+        let within = within.min_by_key(|(_, below)| below.len());
+        let rooted = agents().find(|(_, served)| served.route.at_root);
+        match (within, rooted) {
+            (Some((index, below)), _) => {
+                Some((index, if below == "/" { "" } else { below }.into()))
+            }
+            (None, Some((index, _))) if CARDS.contains(&path) => Some((index, path.into())),
+            (None, _) => None,
+        }
+    }
+}
+
+/// A path without the slash at its end.
+fn bare(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
+}
