@@ -73,7 +73,7 @@ pub fn read(call: &Call, message: &[u8]) -> Result<Given, Unreadable> {
 
 type Read<T> = Result<T, super::Refusal>;
 
-/// A response of JSON-RPC. Some servers write down as `null` what they leave out.
+/// A response of JSON-RPC. Some servers write down as `null` what others leave out.
 fn response(call: &Call, root: Value<'_>) -> Read<Given> {
     let [method, answer, error] = fields(root, [METHOD, RESULT, ERROR])?;
     match (method, answer, present(error)) {
@@ -83,7 +83,8 @@ fn response(call: &Call, root: Value<'_>) -> Read<Given> {
         }
         (None, _, Some(_)) => Ok(Given::default()),
         (None, Some(answer), None) => result(call, answer),
-        (None, None, None) => Err(odd("a response without a result")),
+        // Some servers leave out a result that is `null`.
+        (None, None, None) => Ok(Given::default()),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::protocol::{
     method::{AGENT_METHODS, Governs, METHODS, SERVER_METHODS, operation},
 };
 
+mod forms;
 mod laws;
 mod rest;
 
