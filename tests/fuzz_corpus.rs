@@ -20,6 +20,16 @@ fn replay(target: &str, check: fn(&[u8])) {
 }
 
 #[test]
+fn a2a_corpus() {
+    replay("a2a", checks::a2a);
+}
+
+#[test]
+fn a2a_answer_corpus() {
+    replay("a2a_answer", checks::a2a_answer);
+}
+
+#[test]
 fn json_corpus() {
     replay("json", checks::json);
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use lictor::protocol::{Call, Era, Kind, json, mcp, sse};
+use lictor::protocol::{Call, Era, Kind, Protocol, a2a, json, mcp, sse};
 
 /// The text, read by our scanner and by serde_json.
 pub(crate) fn json(data: &[u8]) {
@@ -25,6 +25,58 @@ pub(crate) fn mcp(data: &[u8]) {
         assert!(!call.targets.is_empty());
         assert_eq!(call.id().is_some(), matches!(call.kind, Kind::Request(_)));
         check_arguments(&call);
+    }
+}
+
+/// A request as for [`mcp`]; the target, below the endpoint, follows the HTTP method after a space. What
+/// is to be sent in its place is the same call.
+pub(crate) fn a2a(data: &[u8]) {
+    let line = data.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = std::str::from_utf8(line).unwrap_or_default();
+    let (method, target) = line.split_once(' ').unwrap_or(("POST", ""));
+    let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
+    let (suffix, query) = match target.split_once('?') {
+        Some((suffix, query)) => (suffix, Some(query)),
+        None => (target, None),
+    };
+    let (_, headers, body) = request(data.get(line.len() + 1..).unwrap_or_default());
+    let Ok(call) = a2a::decode(&method, suffix, query, &headers, body.clone()) else { return };
+    assert_eq!(call.body, body);
+    assert_eq!(call.era.protocol(), Protocol::A2a);
+    assert!(!call.targets.is_empty());
+    assert_eq!(call.id().is_none(), call.kind == Kind::Operation);
+    let facts = call.a2a.as_deref().expect("facts");
+    assert_eq!(facts.push_urls.is_empty(), facts.traits.push_hosts.is_empty());
+    drop(a2a::check_form(&call));
+    if let Some(rest) = &facts.rest {
+        let again = a2a::decode(&method, &rest.path, rest.query.as_deref(), &headers, body);
+        let again = again.expect("the same call");
+        assert_eq!((&again.kind, &again.method), (&call.kind, &call.method));
+        assert_eq!((&again.targets, &again.a2a), (&call.targets, &call.a2a));
+    }
+}
+
+/// What an agent answers to a call of each kind: a list that was cut can be read again.
+pub(crate) fn a2a_answer(data: &[u8]) {
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    let rpc = |method: &str| {
+        let params = r#"{"message":{},"id":"t"}"#;
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        a2a::decode(&Method::POST, "", None, &headers, body.into())
+    };
+    let rest = |path| a2a::decode(&Method::GET, path, None, &headers, Bytes::new());
+    for call in [rpc("SendMessage"), rpc("ListTasks"), rest("/tasks"), rest("/v1/tasks/t")] {
+        let call = call.expect("decoded");
+        let Ok(given) = a2a::answer::read(&call, data) else { continue };
+        assert!(given.tasks.len() <= 1 && given.contexts.len() <= 1);
+        let Some(listed) = given.listed else { continue };
+        let is_shown = |id: &str| id.len() % 2 == 0;
+        let cut = a2a::answer::read(&call, &listed.only(data, is_shown)).expect("readable");
+        let shown: Vec<_> =
+            listed.tasks.iter().map(|(id, _)| id).filter(|id| is_shown(id)).collect();
+        let left = cut.listed.expect("a list").tasks;
+        assert_eq!(left.iter().map(|(id, _)| id).collect::<Vec<_>>(), shown);
     }
 }
 
