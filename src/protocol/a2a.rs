@@ -12,8 +12,8 @@
 //! which two readers could find two hosts; and in paths and queries whatever two servers could take
 //! apart in two ways, and every parameter that the operation doesn't have.
 //!
-//! `content` of a message, `request` and `config` are what version 0.3 has over REST; they are looked
-//! at in every call, so that no agent finds there what nobody judged.
+//! What version 0.3 calls otherwise over REST (`request`, `content`) is refused elsewhere, where one agent
+//! would read it and the next one not.
 //!
 //! Sources: A2A 0.3 §7 and its `a2a.proto`; A2A 1.0 `a2a.proto`, §9 and §11; a2a-sdk 1.3.
 
@@ -153,7 +153,7 @@ fn rest(
     let era = era.unwrap_or(head.era());
     head.check_era(era)?;
 
-    let mut gathered = Gathered::new(head.extensions()?);
+    let mut gathered = Gathered::of_rest(head.extensions()?, era);
     gathered.task(path.task()).map_err(&refuse)?;
     gathered.tenant(path.tenant()).map_err(&refuse)?;
     gathered.tenant(query.value("tenant")).map_err(&refuse)?;

@@ -18,6 +18,8 @@ pub(super) const ARTIFACT_UPDATE: Field = &["artifactUpdate", "artifact_update"]
 pub(super) const BYTES: Field = &["bytes", "fileWithBytes", "file_with_bytes"];
 pub(super) const CONFIG: Field = &["config"];
 pub(super) const CONFIGURATION: Field = &["configuration"];
+/// What version 0.3 has over REST in place of `parts`.
+pub(super) const CONTENT: Field = &["content"];
 pub(super) const CONTEXT: Field = &["contextId", "context_id"];
 pub(super) const DATA: Field = &["data"];
 pub(super) const ERROR: Field = &["error"];
@@ -26,12 +28,12 @@ pub(super) const FILE: Field = &["file"];
 pub(super) const FORM: Field = &["form"];
 pub(super) const ID: Field = &["id"];
 pub(super) const KIND: Field = &["kind"];
-pub(super) const MESSAGE: Field = &["message", "request"];
+pub(super) const MESSAGE: Field = &["message"];
 pub(super) const METADATA: Field = &["metadata"];
 pub(super) const METHOD: Field = &["method"];
 pub(super) const NAME: Field = &["name"];
 pub(super) const PARENT: Field = &["parent"];
-pub(super) const PARTS: Field = &["parts", "content"];
+pub(super) const PARTS: Field = &["parts"];
 pub(super) const PUSH: Field = &[
     "pushNotification",
     "pushNotificationConfig",
@@ -43,6 +45,8 @@ pub(super) const PUSH: Field = &[
 pub(super) const RAW: Field = &["raw"];
 pub(super) const REFERENCES: Field = &["referenceTaskIds", "reference_task_ids"];
 pub(super) const REPLY: Field = &["message", "msg"];
+/// What version 0.3 may have over REST in place of `message`.
+pub(super) const REQUEST: Field = &["request"];
 pub(super) const RESULT: Field = &["result"];
 pub(super) const STATUS_UPDATE: Field = &["statusUpdate", "status_update"];
 pub(super) const TASK: Field = &["taskId", "task_id"];

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use super::{
     Facts, Refusal, Traits,
     fields::{
-        BYTES, CONFIG, CONFIGURATION, CONTEXT, DATA, EXTENSIONS, FILE, FORM, ID, KIND, MESSAGE,
-        METADATA, NAME, PARENT, PARTS, PUSH, RAW, REFERENCES, TASK, TENANT, TEXT, URI, URL,
-        elements, fields, present, text,
+        BYTES, CONFIG, CONFIGURATION, CONTENT, CONTEXT, DATA, EXTENSIONS, FILE, FORM, ID, KIND,
+        MESSAGE, METADATA, NAME, PARENT, PARTS, PUSH, RAW, REFERENCES, REQUEST, TASK, TENANT, TEXT,
+        URI, URL, elements, fields, present, text,
     },
 };
 use crate::protocol::{
@@ -29,6 +29,8 @@ const MAX_TEXTS: usize = 256;
 /// What is learned from path, query and parameters, whichever of them there are.
 #[derive(Default)]
 pub(super) struct Gathered {
+    /// Whether a message may have the names that it has in version 0.3 over REST.
+    earlier_names: bool,
     /// The task that the call is about.
     task: Option<Box<str>>,
     /// Other tasks that a message refers to.
@@ -44,9 +46,14 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Begins with what the head asks for.
+    /// Begins with what the head asks for, for a call over JSON-RPC, or REST of version 1.0.
     pub(super) fn new(extensions: BTreeSet<Box<str>>) -> Self {
         Self { extensions, ..Self::default() }
+    }
+
+    /// Begins a call over REST.
+    pub(super) fn of_rest(extensions: BTreeSet<Box<str>>, era: Era) -> Self {
+        Self { earlier_names: era == Era::V03, ..Self::new(extensions) }
     }
 
     /// Reads parameters; `None` where there are none.
@@ -67,14 +74,14 @@ impl Gathered {
     }
 
     fn params(&mut self, rule: &Rule, era: Era, params: Value<'_>) -> Result<(), Refusal> {
-        let [message, configuration, metadata, tenant, context, id, task, name, parent] = fields(
-            params,
-            [MESSAGE, CONFIGURATION, METADATA, TENANT, CONTEXT, ID, TASK, NAME, PARENT],
-        )?;
+        let [message, request, configuration, metadata, tenant, context] =
+            fields(params, [MESSAGE, REQUEST, CONFIGURATION, METADATA, TENANT, CONTEXT])?;
+        let [id, task, name, parent] = fields(params, [ID, TASK, NAME, PARENT])?;
         self.tenant(text(tenant)?)?;
         self.form(metadata)?;
         match rule.governs {
             Governs::Message => {
+                let message = self.by_either_name(message, request)?;
                 self.message(present(message).ok_or(NO_MESSAGE)?)?;
                 if let Some(configuration) = present(configuration) {
                     let [push] = fields(configuration, [PUSH])?;
@@ -133,9 +140,24 @@ impl Gathered {
         self.task(Some(id.filter(|id| !id.is_empty()).ok_or(odd)?.into()))
     }
 
+    /// A member that version 0.3 calls otherwise over REST. Nobody else reads it by that name, and an
+    /// agent that does would find there what others don't.
+    fn by_either_name<'a>(
+        &self,
+        value: Option<Value<'a>>,
+        earlier: Option<Value<'a>>,
+    ) -> Result<Option<Value<'a>>, Refusal> {
+        match (value, earlier) {
+            (value, None) => Ok(value),
+            (None, earlier) if self.earlier_names => Ok(earlier),
+            (_, Some(_)) => Err((Fault::Invalid, "a governed member by a name of another version")),
+        }
+    }
+
     fn message(&mut self, message: Value<'_>) -> Result<(), Refusal> {
-        let [task, context, references, parts, extensions, metadata] =
-            fields(message, [TASK, CONTEXT, REFERENCES, PARTS, EXTENSIONS, METADATA])?;
+        let [task, context, references] = fields(message, [TASK, CONTEXT, REFERENCES])?;
+        let [parts, content, extensions, metadata] =
+            fields(message, [PARTS, CONTENT, EXTENSIONS, METADATA])?;
         self.task(text(task)?)?;
         self.contexts.extend(text(context)?);
         for reference in elements(references)? {
@@ -144,7 +166,7 @@ impl Gathered {
                 return Err((Fault::Params, "more than 255 references to tasks"));
             }
         }
-        for element in elements(parts)? {
+        for element in elements(self.by_either_name(parts, content)?)? {
             let kind = self.part(element)?;
             self.parts.insert(kind.into());
         }

@@ -486,7 +486,10 @@ fn what_is_said_twice_is_the_same() {
         ("SendMessage", r#"{"message":{"contextId":"a","context_id":"b"}}"#),
         ("SendMessage", r#"{"message":{"contextId":null,"context_id":"b"}}"#),
         ("SendMessage", r#"{"message":{},"request":{}}"#),
+        ("SendMessage", r#"{"request":{"taskId":"a"}}"#),
+        ("message/send", r#"{"request":{"taskId":"a"}}"#),
         ("SendMessage", r#"{"message":{"parts":[],"content":[]}}"#),
+        ("message/send", r#"{"message":{"content":[{"text":"a"}]}}"#),
         ("SendMessage", r#"{"message":{"metadata":{"form":"a"}},"metadata":{"form":"b"}}"#),
         ("SendMessage", r#"{"message":{"metadata":{"form":"a","Form":"b"}}}"#),
         (

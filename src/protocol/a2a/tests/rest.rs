@@ -292,6 +292,10 @@ fn path_and_body_agree() {
         assert_eq!(call.targets, [task("t")], "{path}");
     }
     for (path, body) in [
+        ("/message:send", r#"{"request":{"taskId":"t"}}"#),
+        ("/message:send", r#"{"message":{"taskId":"t","content":[]}}"#),
+        ("/v1/message:send", r#"{"request":{"taskId":"t"},"message":{}}"#),
+        ("/v1/message:send", r#"{"message":{"parts":[],"content":[]}}"#),
         ("/tasks/t:cancel", r#"{"id":"u"}"#),
         ("/tasks/t:cancel", r#"{"task_id":"u"}"#),
         ("/v1/tasks/t:cancel", r#"{"name":"tasks/u"}"#),
