@@ -18,7 +18,9 @@ use crate::{
     telemetry::Clock,
 };
 
+mod laws;
 mod minting;
+mod oracle;
 mod rules;
 mod verifier;
 
@@ -26,21 +28,21 @@ const BODY: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{
 const RUN: &str = "01993f0e-7b5a-7c3e-9a1d-0123456789ab";
 
 /// The workloads a, b, c and d of one trust domain, and one of another.
-struct World {
+pub(crate) struct World {
     one: Ca,
     two: Ca,
-    members: Vec<Member>,
-    now: u64,
+    pub(crate) members: Vec<Member>,
+    pub(crate) now: u64,
 }
 
-struct Member {
-    id: SpiffeId,
+pub(crate) struct Member {
+    pub(crate) id: SpiffeId,
     credential: Credential,
     snapshot: Snapshot,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (one, two) = (Ca::new("one.test"), Ca::new("two.test"));
         let member = |ca: &Ca, path: &str| {
             let credential = ca.svid(path);
@@ -53,13 +55,13 @@ impl World {
         Self { one, two, members, now: Clock.unix().as_secs() }
     }
 
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let origins = vec![Origin { who: Who::One(self.members[0].id.clone()), mode: Mode::Full }];
         Settings { origins, ..Settings::default() }
     }
 
     /// What the hops of a → b → c → d say, without `prv`.
-    fn claims(&self, hops: usize) -> Vec<Value> {
+    pub(crate) fn claims(&self, hops: usize) -> Vec<Value> {
         let id = |at: usize| self.members[at].id.as_str();
         let hop = |at: usize| {
             json!({
@@ -75,7 +77,7 @@ impl World {
 
     /// Signs each hop with the key of the member at its place, commits to the hop before where the claims
     /// say nothing of it, and joins them.
-    fn sign(&self, claims: &[Value]) -> String {
+    pub(crate) fn sign(&self, claims: &[Value]) -> String {
         let mut hops: Vec<String> = Vec::new();
         for (at, claims) in claims.iter().enumerate() {
             let mut claims = claims.clone();
@@ -89,7 +91,12 @@ impl World {
     }
 
     /// Shows a header, as b's neighbour would, to the member who stands at the end of so many hops.
-    fn show(&self, verifier: &Verifier, header: &str, hops: usize) -> Result<Chain, ChainError> {
+    pub(crate) fn show(
+        &self,
+        verifier: &Verifier,
+        header: &str,
+        hops: usize,
+    ) -> Result<Chain, ChainError> {
         self.show_to(verifier, header, hops, &self.settings(), &Revoked::default())
     }
 
