@@ -30,6 +30,11 @@ fn a2a_answer_corpus() {
 }
 
 #[test]
+fn delegation_corpus() {
+    replay("delegation", checks::delegation);
+}
+
+#[test]
 fn json_corpus() {
     replay("json", checks::json);
 }

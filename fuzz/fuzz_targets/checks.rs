@@ -93,6 +93,33 @@ pub(crate) fn server(data: &[u8]) {
     }
 }
 
+/// A hop of a chain of delegation. What has its form is read alike by others, and has no second form.
+pub(crate) fn delegation(data: &[u8]) {
+    use data_encoding::BASE64URL_NOPAD;
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if lictor::delegation::token::check_form(text).is_err() {
+        return;
+    }
+    let parts: Vec<Vec<u8>> = text
+        .split('.')
+        .map(|part| BASE64URL_NOPAD.decode(part.as_bytes()).expect("decoded before"))
+        .collect();
+    let again: Vec<String> = parts.iter().map(|part| BASE64URL_NOPAD.encode(part)).collect();
+    assert_eq!(again.join("."), text);
+    let [header, claims, _signature] = &parts[..] else { panic!("{} parts", parts.len()) };
+    let header: serde_json::Value = serde_json::from_slice(header).expect("JSON");
+    assert_eq!(header.as_object().map(serde_json::Map::len), Some(3));
+    assert_eq!(header["typ"], "agent-delegation+jwt");
+    assert!(header["x5c"].as_array().is_some_and(|x5c| !x5c.is_empty()));
+    let claims: serde_json::Value = serde_json::from_slice(claims).expect("JSON");
+    for name in ["dep", "iat", "exp"] {
+        assert!(claims[name].is_u64(), "{name}");
+    }
+    for name in ["iss", "aud", "sub"] {
+        assert!(claims[name].as_str().is_some_and(|id| id.starts_with("spiffe://")), "{name}");
+    }
+}
+
 /// A stream: the first byte gives the size of the chunks.
 pub(crate) fn sse(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };

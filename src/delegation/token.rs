@@ -117,6 +117,14 @@ pub enum TokenError {
     Capabilities(#[from] CapabilityError),
 }
 
+/// Whether a text has the form of a hop, whoever signed it and whatever it says.
+///
+/// # Errors
+/// The first fault in its form.
+pub fn check_form(compact: &str) -> Result<(), TokenError> {
+    Token::read(compact).map(drop)
+}
+
 impl<'a> Token<'a> {
     /// Reads a compact JWS.
     pub(super) fn read(compact: &'a str) -> Result<Self, TokenError> {
