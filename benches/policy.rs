@@ -89,6 +89,7 @@ fn decide(criterion: &mut Criterion) {
         asks: None,
         a2a: None,
         era: Era::Modern,
+        delegation: None,
     };
     let (typed, plain) = (Target::Tool("read_file".into()), Target::Tool("tool-1".into()));
     let unseen: Vec<Target> =

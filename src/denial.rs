@@ -8,7 +8,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use crate::protocol::{DecodeError, Era, Fault, Protocol};
+use crate::{
+    delegation::{ChainError, Objection},
+    protocol::{DecodeError, Era, Fault, Protocol},
+};
 
 /// A reason to refuse.
 #[derive(Clone, Debug)]
@@ -32,6 +35,14 @@ pub enum Denial {
     UnknownContinuation,
     /// An address for push notifications that the agent must not be told, and what is wrong with it.
     PushUrl(&'static str),
+    /// The chain of delegation doesn't hold; why is for the operator.
+    DelegationInvalid(Arc<ChainError>),
+    /// The chain of delegation comes back to somebody who is in it.
+    DelegationLoop(Arc<ChainError>),
+    /// Somebody in the chain of delegation may not do it, or doesn't let those after it.
+    DelegationDenied(Objection),
+    /// Whoever works for others only calls without saying for whom, or wider than it may by itself.
+    DelegationRequired,
     /// The message could not be decoded.
     Undecodable(DecodeError),
     /// No verified identity.
@@ -118,6 +129,10 @@ impl Denial {
             Self::UnknownTask => unknown_task(era),
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
             Self::PushUrl(_) => row(200, 4038, "push_url_refused"),
+            Self::DelegationInvalid(_) => row(200, 4037, "delegation_invalid"),
+            Self::DelegationDenied(_) => row(200, 4030, "delegation_denied"),
+            Self::DelegationRequired => row(200, 4039, "delegation_required"),
+            Self::DelegationLoop(_) => row(200, 5080, "delegation_loop"),
             Self::Undecodable(error) => undecodable(error),
             Self::Unauthenticated => closing(row(401, 4010, "unauthenticated")),
             Self::IdentityExpired => closing(row(401, 4011, "identity_expired")),
@@ -157,6 +172,10 @@ impl Denial {
             Self::UnknownContinuation => {
                 "request state not found; call again without `requestState`".into()
             }
+            Self::DelegationInvalid(_) => "the chain of delegation doesn't hold".into(),
+            Self::DelegationDenied(_) => "not permitted to everybody it is done for".into(),
+            Self::DelegationRequired => "such a call has to be made on somebody's behalf".into(),
+            Self::DelegationLoop(_) => "the call comes back to somebody who made it".into(),
             Self::Undecodable(error) => Cow::Borrowed(&error.detail),
             Self::Unauthenticated => "no verified identity; present an X.509-SVID".into(),
             Self::IdentityExpired => {
@@ -198,6 +217,22 @@ fn unknown_task(era: Era) -> Row {
     match era.protocol() {
         Protocol::Mcp => row(200, -32602, "unknown_task"),
         Protocol::A2a => row(200, -32001, "unknown_task"),
+    }
+}
+
+impl From<ChainError> for Denial {
+    /// What is no fault of the chain is told as what it is.
+    fn from(error: ChainError) -> Self {
+        match error {
+            ChainError::NotReady => Self::NotReady,
+            ChainError::Full { .. } => Self::StateUnavailable,
+            ChainError::Loop { .. } => Self::DelegationLoop(Arc::new(error)),
+            ChainError::TooLong
+            | ChainError::Empty
+            | ChainError::TooDeep { .. }
+            | ChainError::Hop { .. }
+            | ChainError::Replayed { .. } => Self::DelegationInvalid(Arc::new(error)),
+        }
     }
 }
 

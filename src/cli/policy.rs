@@ -271,6 +271,7 @@ impl Case {
                 EraName::Legacy => Era::Legacy,
                 EraName::Modern => Era::Modern,
             },
+            delegation: None,
         }))
     }
 }

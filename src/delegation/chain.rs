@@ -8,7 +8,7 @@
 //! INVARIANT: a hop is remembered only once the chain that it came in holds as a whole, so what fills that
 //! cache was signed for us by somebody who is believed.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use quick_cache::sync::Cache;
 use rustls::pki_types::CertificateDer;
@@ -123,6 +123,8 @@ pub enum Limit {
     Mode,
     /// The hop's capabilities.
     Capabilities,
+    /// The policies, asked with the hop's issuer for principal.
+    Policies,
 }
 
 /// Why a header is no chain. Hops are counted from 0, the root's.
@@ -171,6 +173,18 @@ pub enum ChainError {
         /// Which.
         hop: usize,
     },
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hop, id, to } = self;
+        let limit = match to {
+            Limit::Mode => "its mode",
+            Limit::Capabilities => "its capabilities",
+            Limit::Policies => "the policies for it",
+        };
+        write!(f, "hop {hop}, `{id}`: {limit}")
+    }
 }
 
 impl Verifier {

@@ -31,7 +31,9 @@ pub mod settings;
 pub mod token;
 
 pub use capability::{Capabilities, CapabilityError};
-pub use chain::{Arrival, Chain, ChainError, Hop, Objection, Revoked, Shown, Site, Verifier};
+pub use chain::{
+    Arrival, Chain, ChainError, Hop, Limit, Objection, Revoked, Shown, Site, Verifier,
+};
 pub use mint::{MintError, Next, extend, originate};
 pub use mode::Mode;
 pub use rules::Rule;
@@ -54,4 +56,4 @@ const SKEW: u64 = 5;
 const FRESH: u64 = 60;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,10 +3,11 @@
 use std::{fmt::Debug, sync::Arc};
 
 use crate::{
+    delegation,
     denial::Denial,
     identity::Principal,
-    policy::{Decision, Policies},
-    protocol::{Call, Class, mcp::server::Asked},
+    policy::{Decision, Delegation, Policies, Question},
+    protocol::{Call, Class, Method, Target, mcp::server::Asked},
 };
 
 /// A call in the place where it is judged, or what its server asks of the caller meanwhile.
@@ -22,8 +23,50 @@ pub struct Request<'a> {
     pub server: &'a str,
     /// Name of the listener it came in on.
     pub listener: &'a str,
+    /// On whose behalf it is made, if it came with a chain that holds.
+    pub delegation: Option<&'a delegation::Chain>,
     /// Whether denials are only recorded (`mode: shadow` of the route).
     pub shadow: bool,
+}
+
+impl<'a> Request<'a> {
+    /// What is judged: the call's method and targets, or those of what the server asks.
+    pub(super) fn touches(&self) -> (&'a Method, &'a [Target]) {
+        match self.asked {
+            None => (&self.call.method, &self.call.targets),
+            Some(asked) => (&asked.method, &[Target::Caller]),
+        }
+    }
+
+    /// What the policies are asked about one target, with `principal` for the caller.
+    pub(super) fn question<'b>(
+        &self,
+        principal: &'b Principal,
+        method: &'b Method,
+        target: &'b Target,
+        delegation: Option<Delegation<'b>>,
+    ) -> Question<'b>
+    where
+        'a: 'b,
+    {
+        Question {
+            principal,
+            server: self.server,
+            listener: self.listener,
+            method,
+            target,
+            arguments: self.call.arguments_value().filter(|_| self.asked.is_none()),
+            asks: self.asked.map(|asked| &asked.asks),
+            a2a: self
+                .call
+                .a2a
+                .as_deref()
+                .map(|facts| &facts.traits)
+                .filter(|_| self.asked.is_none()),
+            era: self.call.era,
+            delegation,
+        }
+    }
 }
 
 /// What has to be looked up before a call can be judged.

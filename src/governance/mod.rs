@@ -5,6 +5,7 @@
 //! that permits, so a forgotten or reordered stage can't grant access.
 
 pub mod chain;
+pub mod delegation;
 pub mod ownership;
 pub mod policy;
 pub mod push_url;
@@ -12,6 +13,7 @@ pub mod push_url;
 pub use chain::{
     Chain, Facts, Findings, Needs, Owned, Owner, Permit, Refusal, Request, Stage, Verdict,
 };
+pub use delegation::DelegationStage;
 pub use ownership::OwnershipStage;
 pub use policy::{PolicyStage, Visibility};
 pub use push_url::PushUrlStage;

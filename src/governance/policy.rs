@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
-use super::chain::{Facts, Findings, Request, Stage, Verdict};
+use super::{
+    chain::{Facts, Findings, Request, Stage, Verdict},
+    delegation,
+};
 use crate::{
     denial::Denial,
     identity::Principal,
-    policy::{Policies, Question},
+    policy::{Delegation, Policies, Question},
     protocol::{Era, Method, Target, method::ListOf},
 };
 
@@ -21,29 +24,19 @@ impl Stage for PolicyStage {
     }
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict {
-        let call = request.call;
         let policies = &facts.policies;
-        let (method, targets, known) = match request.asked {
-            None => (&call.method, call.targets.as_slice(), policies.knows(&call.method)),
-            Some(asked) => {
-                (&asked.method, &[Target::Caller][..], policies.knows_asked(&asked.method))
-            }
+        let (method, targets) = request.touches();
+        let known = match request.asked {
+            None => policies.knows(method),
+            Some(_) => policies.knows_asked(method),
         };
         if !known {
             return Verdict::Deny(Denial::UnknownMethod);
         }
         for target in targets {
-            let decision = policies.decide(&Question {
-                principal: request.principal,
-                server: request.server,
-                listener: request.listener,
-                method,
-                target,
-                arguments: call.arguments_value().filter(|_| request.asked.is_none()),
-                asks: request.asked.map(|asked| &asked.asks),
-                a2a: call.a2a.as_deref().map(|facts| &facts.traits),
-                era: call.era,
-            });
+            let delegation = request.delegation.and_then(delegation::of_caller);
+            let question = request.question(request.principal, method, target, delegation);
+            let decision = policies.decide(&question);
             let denial =
                 (!decision.permit).then(|| Denial::Policy { reason: decision.reason.clone() });
             findings.decisions.push(decision);
@@ -70,6 +63,8 @@ pub struct Visibility<'a> {
     pub listener: &'a str,
     /// Era of the call.
     pub era: Era,
+    /// Where the caller stands in a chain of delegation, if the call came with one.
+    pub delegation: Option<Delegation<'a>>,
 }
 
 impl Visibility<'_> {
@@ -91,6 +86,7 @@ impl Visibility<'_> {
             asks: None,
             a2a: None,
             era: self.era,
+            delegation: self.delegation,
         })
     }
 }

@@ -1,3 +1,5 @@
+mod delegation;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -51,8 +53,15 @@ fn facts(policies: &str) -> Facts {
 
 fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {
     let principal = principal();
-    let request =
-        Request { principal: &principal, call, asked: None, server: "s", listener: "in", shadow };
+    let request = Request {
+        principal: &principal,
+        call,
+        asked: None,
+        server: "s",
+        listener: "in",
+        delegation: None,
+        shadow,
+    };
     chain.evaluate(&request, facts)
 }
 

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use quick_cache::Equivalent;
 
-use super::Question;
+use super::{Delegation, Question};
 use crate::{
     identity::SpiffeId,
     protocol::{Era, Target, a2a::Traits},
@@ -26,6 +26,16 @@ pub(super) struct Key {
     target: Target,
     era: Era,
     a2a: Option<Traits>,
+    delegation: Option<Place>,
+}
+
+/// What a [`Delegation`] says.
+#[derive(Clone, Debug)]
+struct Place {
+    depth: usize,
+    hop: usize,
+    mode: &'static str,
+    root: SpiffeId,
 }
 
 /// A key as it stands in a question, so that a look-up copies nothing.
@@ -38,6 +48,7 @@ pub(super) struct KeyRef<'a> {
     target: &'a Target,
     era: Era,
     a2a: Option<&'a Traits>,
+    delegation: Option<Delegation<'a>>,
 }
 
 impl<'a> KeyRef<'a> {
@@ -50,6 +61,7 @@ impl<'a> KeyRef<'a> {
             target: question.target,
             era: question.era,
             a2a: question.a2a,
+            delegation: question.delegation,
         }
     }
 
@@ -71,6 +83,12 @@ impl<'a> KeyRef<'a> {
             target: self.target.clone(),
             era: self.era,
             a2a: self.a2a.cloned(),
+            delegation: self.delegation.map(|Delegation { depth, hop, mode, root }| Place {
+                depth,
+                hop,
+                mode,
+                root: root.clone(),
+            }),
         }
     }
 }
@@ -92,6 +110,10 @@ impl Key {
             target: &self.target,
             era: self.era,
             a2a: self.a2a.as_ref(),
+            delegation: self.delegation.as_ref().map(|place| {
+                let &Place { depth, hop, mode, ref root } = place;
+                Delegation { depth, hop, mode, root }
+            }),
         }
     }
 }

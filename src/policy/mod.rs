@@ -38,7 +38,7 @@ mod vocabulary;
 use std::sync::Arc;
 
 use crate::{
-    identity::Principal,
+    identity::{Principal, SpiffeId},
     protocol::{Class, Era, Method, Target, a2a::Traits, json, mcp::server::Asks},
 };
 
@@ -71,6 +71,21 @@ pub struct Question<'a> {
     pub a2a: Option<&'a Traits>,
     /// Era of the message.
     pub era: Era,
+    /// Where in a chain of delegation the principal stands; `None` if the call comes without one.
+    pub delegation: Option<Delegation<'a>>,
+}
+
+/// A principal's place in a chain of delegation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Delegation<'a> {
+    /// Number of hops.
+    pub depth: usize,
+    /// Which of them it is, the root's being 0.
+    pub hop: usize,
+    /// Name of the hop's mode.
+    pub mode: &'static str,
+    /// Who began the chain.
+    pub root: &'a SpiffeId,
 }
 
 /// The answer of the policies, with what is needed to explain it.

@@ -192,6 +192,7 @@ impl Asked {
             asks: self.asks.as_ref(),
             a2a: None,
             era: self.era,
+            delegation: None,
         })
     }
 

@@ -19,7 +19,7 @@ use cedar_policy::{
 use quick_cache::sync::Cache;
 
 use super::{
-    Decision, Question, Settings, agents, asked,
+    Decision, Delegation, Question, Settings, agents, asked,
     entities::{Triple, World},
     index::{Index, Slice},
     input::{self, Lifted},
@@ -283,7 +283,8 @@ impl Policies {
     }
 
     fn stage(&self, question: &Question<'_>, place: Place) -> Result<(Scene, Arc<Slice>), Refusal> {
-        let &Question { principal, server, listener, method, target, era, .. } = question;
+        let &Question { principal, server, listener, method, target, era, delegation, .. } =
+            question;
         let Place { action, triple, slice } = place;
         let entities = self
             .world
@@ -294,7 +295,8 @@ impl Policies {
             Some(asks) => asked::attribute(asks),
             None => question.a2a.and_then(agents::attribute),
         };
-        Ok((Scene { action, triple, entities, method, listener, era, told }, slice))
+        let delegation = delegation.and_then(delegated);
+        Ok((Scene { action, triple, entities, method, listener, era, told, delegation }, slice))
     }
 
     pub(super) fn evaluate(
@@ -415,6 +417,7 @@ pub(super) struct Scene {
     era: Era,
     /// What only a question of this kind has in its context.
     pub(super) told: Option<asked::Attribute>,
+    delegation: Option<RestrictedExpression>,
 }
 
 impl Scene {
@@ -430,6 +433,7 @@ impl Scene {
             ("era", text(self.era.as_str())),
             ("listener", text(&self.listener)),
             ("input", input),
+            ("delegation", self.delegation.clone()),
             (name.unwrap_or_default(), told),
         ])
     }
@@ -475,6 +479,21 @@ impl Outcome {
             Effect::Forbid => self.forbids.push(position),
         }
     }
+}
+
+/// `context.delegation`. Making it can't fail; if it did, policies would miss it, which denies those that
+/// look at it.
+fn delegated(delegation: Delegation<'_>) -> Option<RestrictedExpression> {
+    let Delegation { depth, hop, mode, root } = delegation;
+    let number = |number| RestrictedExpression::new_long(i64::try_from(number).unwrap_or(i64::MAX));
+    let text = |text: &str| RestrictedExpression::new_string(text.to_owned());
+    let pairs = [
+        ("depth", number(depth)),
+        ("hop", number(hop)),
+        ("mode", text(mode)),
+        ("root", text(root.as_str())),
+    ];
+    RestrictedExpression::new_record(pairs.map(|(name, value)| (name.to_owned(), value))).ok()
 }
 
 /// Why a question can't even be put to the policies; the answer is no.

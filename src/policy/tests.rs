@@ -1,6 +1,7 @@
 mod agents;
 mod arguments;
 mod asks;
+mod delegation;
 mod explaining;
 mod lists;
 mod loading;
@@ -122,6 +123,7 @@ impl<'a> Ask<'a> {
             asks: None,
             a2a: None,
             era: self.era,
+            delegation: None,
         })
     }
 
@@ -256,6 +258,7 @@ fn every_method_has_an_action_on_what_it_governs() {
                 asks: None,
                 a2a: None,
                 era: Era::Modern,
+                delegation: None,
             });
             assert!(decision.permit, "{} {target:?} {decision:?}", rule.name);
             assert_eq!(decision.class, rule.class, "{}", rule.name);

@@ -232,6 +232,7 @@ impl Proxy {
         served: &'a Served,
     ) -> Visibility<'a> {
         Visibility {
+            delegation: None,
             policies: self.shared.policies.load_full(),
             principal,
             server: &served.server,

@@ -214,6 +214,7 @@ impl Back<'_> {
             asked: Some(asked),
             server: &self.served.server,
             listener: &self.proxy.name,
+            delegation: None,
             shadow: self.served.route.shadow,
         };
         let verdict = asking.judged(&version, self.proxy.shared.chain.evaluate(&request, &facts));

@@ -96,6 +96,7 @@ impl Proxy {
             asked: None,
             server: &served.server,
             listener: &self.name,
+            delegation: None,
             shadow: served.route.shadow,
         };
         self.shared.chain.evaluate(&request, facts)

@@ -21,6 +21,7 @@ fn with_filter(check: impl FnOnce(ListFilter<'_>)) {
     let id = SpiffeId::parse("spiffe://td/agent-a").expect("valid");
     let principal = Principal { id, proof: Proof::Configured };
     let visibility = Visibility {
+        delegation: None,
         policies,
         principal: &principal,
         server: "s",

@@ -109,6 +109,7 @@ impl<'a> Asked<'a> {
             asks: None,
             a2a: None,
             era: self.era,
+            delegation: None,
         }
     }
 }

@@ -1,0 +1,108 @@
+//! The delegation stage: what is done on somebody's behalf has to be permitted to everybody in the chain.
+//!
+//! The effective right is a conjunction at the time of the call and is never worked out beforehand: for each
+//! hop the call has to be within its mode and its capabilities, and the policies are asked with the hop's
+//! issuer for principal. So a hop more can only narrow, whatever the policies say.
+//!
+//! A call without a chain is a chain of none: its caller is its root. Where it is configured who may begin
+//! chains, nobody else may call like that. That rule is what makes the others count: a proxy whose key was
+//! taken could drop the chain that it was given and act by itself.
+//!
+//! What a server asks of a caller meanwhile is put to the policies in the same way. Modes and capabilities
+//! say nothing of it: they are about what is done to servers.
+//!
+//! INVARIANT: the class that a mode is held against is that of the policies' decision, which comes from our
+//! own configuration; what a server says of its tools has no part in it.
+
+use super::chain::{Facts, Findings, Request, Stage, Verdict};
+use crate::{
+    delegation::{Chain, Hop, Limit, Objection, Settings},
+    denial::Denial,
+    policy::Delegation,
+};
+
+/// Asks everybody on whose behalf a call is made.
+#[derive(Debug)]
+pub struct DelegationStage {
+    /// Who may begin a chain. `None`: everybody may call by themselves.
+    settings: Option<Settings>,
+}
+
+impl DelegationStage {
+    /// A stage under these settings; without any, it judges calls with a chain only.
+    pub fn new(settings: Option<Settings>) -> Self {
+        Self { settings }
+    }
+
+    /// A caller that acts by itself.
+    fn judge_root(&self, request: &Request<'_>, facts: &Facts) -> Result<(), Denial> {
+        let (Some(settings), None) = (&self.settings, request.asked) else { return Ok(()) };
+        let mode = settings.origin(&request.principal.id).ok_or(Denial::DelegationRequired)?;
+        let (method, targets) = request.touches();
+        for target in targets {
+            let question = request.question(request.principal, method, target, None);
+            if !mode.permits(facts.policies.decide(&question).class) {
+                return Err(Denial::DelegationRequired);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stage for DelegationStage {
+    fn name(&self) -> &'static str {
+        "delegation"
+    }
+
+    fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict {
+        let verdict = match request.delegation {
+            None => self.judge_root(request, facts),
+            Some(chain) => chain.hops().enumerate().try_for_each(|(at, hop)| {
+                let objects = |to| {
+                    let id = hop.principal().id.clone();
+                    Denial::DelegationDenied(Objection { hop: at, id, to })
+                };
+                judge_hop(request, facts, findings, &place(chain, at, hop), hop).map_err(objects)
+            }),
+        };
+        match verdict {
+            Ok(()) => Verdict::Continue,
+            Err(denial) => Verdict::Deny(denial),
+        }
+    }
+}
+
+/// Where the caller stands: it made the last hop.
+pub(super) fn of_caller(chain: &Chain) -> Option<Delegation<'_>> {
+    let (at, hop) = chain.hops().enumerate().last()?;
+    Some(place(chain, at, hop))
+}
+
+fn place<'a>(chain: &Chain, at: usize, hop: &'a Hop) -> Delegation<'a> {
+    Delegation { depth: chain.depth(), hop: at, mode: hop.mode().as_str(), root: hop.root() }
+}
+
+fn judge_hop(
+    request: &Request<'_>,
+    facts: &Facts,
+    findings: &mut Findings,
+    place: &Delegation<'_>,
+    hop: &Hop,
+) -> Result<(), Limit> {
+    let (method, targets) = request.touches();
+    for target in targets {
+        let question = request.question(hop.principal(), method, target, Some(*place));
+        let decision = facts.policies.decide(&question);
+        let class = decision.class;
+        if !decision.permit {
+            // The policies behind a refusal are recorded; those that permit are the caller's.
+            findings.decisions.push(decision);
+            return Err(Limit::Policies);
+        }
+        if request.asked.is_none() {
+            let name = target.name().unwrap_or_default();
+            hop.permits(class, request.server, method.name(), name)?;
+        }
+    }
+    Ok(())
+}
