@@ -152,6 +152,7 @@ impl Stdio {
             connect_timeout: Duration::from_secs(10),
             // Node's HTTP server and uvicorn close after 5 s.
             pool_idle_timeout: Duration::from_secs(4),
+            agent: Box::default(),
         })
     }
 

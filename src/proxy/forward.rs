@@ -32,7 +32,7 @@ impl Proxy {
         parts.method = request.method.clone();
         parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
         let rest = match call.a2a.as_ref().and_then(|facts| facts.rest.as_ref()) {
-            Some(rest) => Some(served.upstream.below(rest).ok_or(Denial::NoRoute)?),
+            Some(rest) => Some(served.upstream.beneath(rest).ok_or(Denial::NoRoute)?),
             None => None,
         };
         let at = rest.as_ref().or_else(|| read.leg.endpoint());

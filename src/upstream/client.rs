@@ -158,9 +158,11 @@ impl Upstream {
         Endpoint::resolve(announced, &self.settings.url, &self.uri)
     }
 
-    /// A place of the REST binding of A2A, below the agent's address.
-    pub(super) fn below(&self, path: &str, query: Option<&str>) -> Option<Endpoint> {
-        Endpoint::below(self.settings.url.path(), path, query, &self.uri)
+    /// A place below the base of the HTTP+JSON binding, or with nothing below, the endpoint with another query.
+    pub(super) fn beneath(&self, suffix: &str, query: Option<&str>) -> Option<Endpoint> {
+        let rest = self.settings.agent.rest.as_ref().filter(|_| !suffix.is_empty());
+        let base = rest.unwrap_or(&self.settings.url);
+        Endpoint::beneath(base.path(), suffix, query, &self.uri)
     }
 
     fn request(&self, target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {

@@ -1,7 +1,9 @@
 //! [`Endpoint`]: where an upstream takes messages, if not at the address of the settings.
 //!
-//! An agent takes those of A2A's REST binding at places below its address. A server of the HTTP+SSE transport announces on its stream where to post (MCP 2024-11-05 `basic/transports`, "HTTP with SSE"),
-//! as a reference that is resolved against the stream's own URL.
+//! A server of the HTTP+SSE transport announces on its stream where to post (MCP 2024-11-05 `basic/transports`,
+//! "HTTP with SSE"), as a reference that is resolved against the stream's own URL.
+//!
+//! The HTTP+JSON binding of A2A has places below a base instead, one for each operation.
 //!
 //! INVARIANT: an [`Endpoint`] is of the origin of the upstream that made it, so that nobody can be sent
 //! elsewhere. Refused beside other origins: user information, fragments, and anything but visible ASCII.
@@ -44,13 +46,27 @@ impl Endpoint {
         Uri::from_parts(parts).ok().map(Self)
     }
 
-    /// A place below another of the upstream's own. `path` starts with a slash.
-    pub(super) fn below(base: &str, path: &str, query: Option<&str>, target: &Uri) -> Option<Self> {
-        let base = base.strip_suffix('/').unwrap_or(base);
-        let path = match query {
-            Some(query) => format!("{base}{path}?{query}"),
-            None => format!("{base}{path}"),
-        };
+    /// A place below `base`, of the origin of `target`. What could be read as another place, such as
+    /// dot segments, encoded or not, is refused.
+    pub(super) fn beneath(
+        base: &str,
+        suffix: &str,
+        query: Option<&str>,
+        target: &Uri,
+    ) -> Option<Self> {
+        let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        let dots = |segment: &str| matches!(&*segment.replace("%2e", "."), "." | "..");
+        let lower = suffix.to_ascii_lowercase();
+        let strange = lower.contains(['?', '#', '\\']) || lower.contains("//");
+        let rooted = suffix.is_empty() || suffix.starts_with('/');
+        if !rooted || strange || lower.split('/').any(dots) {
+            return None;
+        }
+        if !plain(suffix) || !query.is_none_or(|query| plain(query) && !query.contains('#')) {
+            return None;
+        }
+        let path = format!("{}{suffix}", base.trim_end_matches('/'));
+        let path = query.map_or(path.clone(), |query| format!("{path}?{query}"));
         let mut parts = target.clone().into_parts();
         parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
         Uri::from_parts(parts).ok().map(Self)
@@ -118,6 +134,45 @@ mod tests {
             assert_eq!(resolved(announced), None, "{announced}");
         }
         assert_eq!(resolved(&"m".repeat(LONGEST + 1)), None);
+    }
+
+    #[test]
+    fn places_beneath_a_base_stay_there() {
+        let target = Uri::from_static("https://files.example.org/svc?key=1");
+        let beneath = |base: &str, suffix: &str, query: Option<&str>| {
+            Some(Endpoint::beneath(base, suffix, query, &target)?.uri().to_string())
+        };
+        for (base, suffix, query, path) in [
+            ("/", "/tasks/a%2Fb", None, "/tasks/a%2Fb"),
+            ("/rest/", "/v1/message:send", None, "/rest/v1/message:send"),
+            ("/rest", "/tasks", Some("a=b&c=%20"), "/rest/tasks?a=b&c=%20"),
+            ("/rest", "/tasks/a..b/...", None, "/rest/tasks/a..b/..."),
+        ] {
+            let whole = format!("https://files.example.org{path}");
+            assert_eq!(beneath(base, suffix, query), Some(whole), "{suffix}");
+        }
+        for (suffix, query) in [
+            ("", None),
+            ("tasks", None),
+            ("@evil.example/", None),
+            ("//evil.example/", None),
+            ("/a//b", None),
+            ("/..", None),
+            ("/a/../b", None),
+            ("/a/%2e%2E/b", None),
+            ("/a/.%2e/b", None),
+            ("/./a", None),
+            ("/a\\b", None),
+            ("/a?b", None),
+            ("/a#b", None),
+            ("/a b", None),
+            ("/ä", None),
+            ("/a\r\nHost: b", None),
+            ("/a", Some("b#c")),
+            ("/a", Some("b c")),
+        ] {
+            assert_eq!(beneath("/rest", suffix, query), None, "{suffix} {query:?}");
+        }
     }
 
     #[test]

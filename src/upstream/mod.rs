@@ -3,6 +3,7 @@
 //! Both kinds answer through one interface, so that the exchange loop doesn't know the difference: a head,
 //! and a body that arrives in parts.
 
+mod card;
 mod client;
 mod connector;
 mod endpoint;
@@ -28,6 +29,7 @@ use crate::{
     protocol::{Call, a2a::Rest, mcp},
 };
 
+pub use card::{AgentCard, CardError};
 pub use endpoint::Endpoint;
 pub use error::{Error, SetupError};
 pub use push_url::{PushRefused, PushTargets};
@@ -45,7 +47,7 @@ pub struct Upstream {
 
 #[derive(Debug)]
 enum Way {
-    Http(Arc<client::Upstream>),
+    Http(Arc<client::Upstream>, card::Cards),
     Stdio(Arc<stdio::Bridge>),
 }
 
@@ -68,7 +70,11 @@ impl Upstream {
     /// [`Verification::Spiffe`].
     pub fn new(settings: Settings, source: Option<Arc<Source>>) -> Result<Arc<Self>, SetupError> {
         let way = match &settings.server {
-            settings::Server::Http(http) => Way::Http(client::Upstream::new(http.clone(), source)?),
+            settings::Server::Http(http) => {
+                let client = client::Upstream::new(http.clone(), source)?;
+                let cards = card::Cards::new(&client, &http.url, http.agent.card.as_ref());
+                Way::Http(client, cards)
+            }
             settings::Server::Command(command) => {
                 Way::Stdio(stdio::Bridge::new(&settings.name, command.clone())?)
             }
@@ -99,7 +105,7 @@ impl Upstream {
         body: Bytes,
     ) -> Result<Answer, Error> {
         match &self.way {
-            Way::Http(http) => {
+            Way::Http(http, _) => {
                 Ok(http.send(at, head, body).await?.map(|body| Body(Arriving::Http(body))))
             }
             Way::Stdio(bridge) => {
@@ -123,7 +129,7 @@ impl Upstream {
         let upstream = Arc::clone(self);
         async move {
             match &upstream.way {
-                Way::Http(http) => {
+                Way::Http(http, _) => {
                     let answer = http.send(at.as_ref(), head, body).await?;
                     Ok(answer.map(|body| Body(Arriving::Http(body))))
                 }
@@ -141,23 +147,35 @@ impl Upstream {
     /// has no such streams.
     pub fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
         match &self.way {
-            Way::Http(http) => http.endpoint(announced),
+            Way::Http(http, _) => http.endpoint(announced),
             Way::Stdio(_) => None,
         }
     }
 
-    /// Where an agent takes a request of the REST binding: below its address. `None` for a command.
-    pub fn below(&self, rest: &Rest) -> Option<Endpoint> {
+    /// A place below the base of its HTTP+JSON binding. `None` if it leads elsewhere, or the upstream is a process.
+    pub fn beneath(&self, rest: &Rest) -> Option<Endpoint> {
         match &self.way {
-            Way::Http(http) => http.below(&rest.path, rest.query.as_deref()),
+            Way::Http(http, _) => http.beneath(&rest.path, rest.query.as_deref()),
             Way::Stdio(_) => None,
+        }
+    }
+
+    /// The agent's card as the agent serves it, from memory while it may be used; see [`AgentCard`]. Whoever
+    /// asks has to be permitted to, and may get it only rewritten.
+    ///
+    /// # Errors
+    /// If there is none, or none that may still be used.
+    pub async fn card(&self, _permit: &Permit) -> Result<AgentCard, CardError> {
+        match &self.way {
+            Way::Http(http, cards) => cards.card(http).await,
+            Way::Stdio(_) => Err(CardError::NoAgent),
         }
     }
 
     /// The processes that were started for it; `None` if it is no command.
     pub fn processes(&self) -> Option<Census> {
         match &self.way {
-            Way::Http(_) => None,
+            Way::Http(..) => None,
             Way::Stdio(bridge) => Some(bridge.census()),
         }
     }
@@ -165,7 +183,7 @@ impl Upstream {
     /// Ends what was started for it, and waits for that. Nothing is started any more.
     pub async fn close(&self) {
         match &self.way {
-            Way::Http(_) => {}
+            Way::Http(..) => {}
             Way::Stdio(bridge) => bridge.close().await,
         }
     }

@@ -8,6 +8,7 @@ use std::{
 
 use url::Url;
 
+use super::push_url::PushTargets;
 use crate::identity::SpiffeId;
 
 /// One upstream.
@@ -92,6 +93,36 @@ pub struct Http {
     pub connect_timeout: Duration,
     /// How long an unused connection is kept; has to be below the server's own time.
     pub pool_idle_timeout: Duration,
+    /// What is known of it if it is an A2A agent; `url` is its endpoint of JSON-RPC then.
+    pub agent: Box<Agent>,
+}
+
+/// An A2A agent. The URLs that requests go to are of the origin of the upstream's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agent {
+    /// Where its card is, if not at a well-known place.
+    pub card: Option<Url>,
+    /// Base of the HTTP+JSON binding, if not the endpoint of JSON-RPC.
+    pub rest: Option<Url>,
+    /// Other addresses by which its card calls it.
+    pub known_as: Vec<Url>,
+    /// JWK Set with the keys that its card is signed with; without it, nobody looks.
+    pub keys: Option<PathBuf>,
+    /// What the card is signed with when it had to be changed.
+    pub signing: Option<Signing>,
+    /// Where it may be told to push to.
+    pub push: PushTargets,
+}
+
+/// A key of Lictor's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signing {
+    /// PEM file with the private key (PKCS#8).
+    pub key: PathBuf,
+    /// What the key is called in signatures (`kid`).
+    pub key_id: String,
+    /// Where the public half is published (`jku`).
+    pub keys_url: Option<Url>,
 }
 
 /// A server that is a process of ours.

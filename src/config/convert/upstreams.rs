@@ -100,6 +100,7 @@ impl Reader<'_> {
             host,
             connect_timeout: connect?,
             pool_idle_timeout: pool_idle?,
+            agent: Box::default(),
         })
     }
 

@@ -109,6 +109,7 @@ fn the_documented_page_works_as_it_stands() {
             host: None,
             connect_timeout: Duration::from_secs(5),
             pool_idle_timeout: Duration::from_secs(4),
+            agent: Box::default(),
         }),
         first_byte_timeout: Duration::from_secs(300),
         idle_timeout: Duration::from_secs(60),

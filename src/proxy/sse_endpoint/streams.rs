@@ -167,6 +167,7 @@ mod tests {
                 host: None,
                 connect_timeout: second,
                 pool_idle_timeout: second,
+                agent: Box::default(),
             }),
             first_byte_timeout: second,
             idle_timeout: second,

@@ -1,5 +1,6 @@
 //! Upstreams over real sockets: TLS and plain servers of both versions of HTTP.
 
+mod card;
 mod identity;
 mod requests;
 mod retries;
@@ -30,6 +31,7 @@ fn settings(url: &str, verification: Verification) -> Http {
         host: None,
         connect_timeout: Duration::from_secs(2),
         pool_idle_timeout: DEADLINE,
+        agent: Box::default(),
     }
 }
 
