@@ -35,6 +35,11 @@ fn delegation_corpus() {
 }
 
 #[test]
+fn card_corpus() {
+    replay("card", checks::card);
+}
+
+#[test]
 fn json_corpus() {
     replay("json", checks::json);
 }

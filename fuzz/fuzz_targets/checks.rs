@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use lictor::protocol::{Call, Era, Kind, Protocol, a2a, json, mcp, sse};
+use lictor::response::agent_card;
 
 /// The text, read by our scanner and by serde_json.
 pub(crate) fn json(data: &[u8]) {
@@ -118,6 +119,34 @@ pub(crate) fn delegation(data: &[u8]) {
     for name in ["iss", "aud", "sub"] {
         assert!(claims[name].as_str().is_some_and(|id| id.starts_with("spiffe://")), "{name}");
     }
+}
+
+/// An agent's card: what comes out names no address but ours in any field that a client takes one from, has
+/// no signatures if it was changed, and passes unchanged.
+pub(crate) fn card(data: &[u8]) {
+    let url = |text: &str| text.parse().expect("a URL");
+    let agent = vec![url("http://127.0.0.1:9000/in/agent")];
+    let settings = agent_card::Settings {
+        public_url: url("https://side.example.org/out/agent"),
+        json_rpc: agent.clone(),
+        rest: agent,
+        demands: agent_card::Demands::MutualTls,
+        keys: None,
+        signer: None,
+    };
+    let sent = Bytes::copy_from_slice(data);
+    let Ok(card) = agent_card::rewrite(&sent, &settings) else { return };
+    let tree: serde_json::Value = serde_json::from_slice(&card).expect("JSON");
+    assert!(card == sent || tree.get("signatures").is_none());
+    let lists = ["additionalInterfaces", "supportedInterfaces", "additional_interfaces"];
+    let lists = lists.iter().chain(&["supported_interfaces"]);
+    let interfaces = lists.filter_map(|name| tree.get(*name)?.as_array()).flatten();
+    let addresses = interfaces.chain([&tree]).filter_map(|it| it.get("url")?.as_str());
+    for address in addresses {
+        let address: url::Url = address.parse().expect("a URL");
+        assert_eq!(address, settings.public_url);
+    }
+    assert_eq!(agent_card::rewrite(&card, &settings).as_ref(), Ok(&card));
 }
 
 /// A stream: the first byte gives the size of the chunks.

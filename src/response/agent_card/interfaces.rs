@@ -147,11 +147,12 @@ impl Places<'_> {
         let Some(url) = url.as_str().and_then(|text| Url::parse(&text).ok()) else {
             return Fate::Goes;
         };
+        let public = &self.settings.public_url;
         if own.is_empty() {
             Fate::Goes
-        } else if url == self.settings.public_url {
+        } else if url == *public {
             Fate::Stays
-        } else if own.iter().any(|own| is_same_place(own, &url)) {
+        } else if own.iter().chain([public]).any(|own| is_same_place(own, &url)) {
             Fate::Moves
         } else {
             Fate::Goes

@@ -16,6 +16,7 @@
 mod canonical;
 mod interfaces;
 mod key_set;
+mod publisher;
 mod security;
 mod signature;
 mod signer;
@@ -25,8 +26,6 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::HeaderValue;
-use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::edit::Edits;
@@ -36,6 +35,7 @@ use crate::protocol::{
 };
 
 pub use key_set::{KeyError, KeySet};
+pub use publisher::{Published, Publisher, cache_control};
 pub use signer::Signer;
 
 /// Longest card in bytes.
@@ -162,13 +162,6 @@ pub fn rewrite_result(answer: &Bytes, settings: &Settings) -> Result<Bytes, Erro
     let mut edits = Edits::default();
     edits.replace(result.value.span(), text);
     Ok(edits.apply(answer))
-}
-
-/// A strong entity tag of what is sent (RFC 9110 §8.8.3): the agent's own doesn't fit what was rewritten.
-pub fn etag(card: &[u8]) -> Option<HeaderValue> {
-    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(card));
-    let start = digest.get(..32)?;
-    HeaderValue::from_maybe_shared(Bytes::from(format!("\"{start}\""))).ok()
 }
 
 fn checked(root: Value<'_>) -> Result<Value<'_>, Error> {
