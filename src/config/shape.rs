@@ -10,9 +10,11 @@ use serde::Deserialize;
 
 use super::units::{Size, Span};
 
+mod agent;
 mod listener;
 mod upstream;
 
+pub(super) use agent::{AgentCard, PushNotifications, Sign};
 pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Tls};
 pub(super) use upstream::{Env, Processes, Tool, ToolClass, Transport, Trust, Upstream};
 

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use url::Url;
+
 use crate::identity::SpiffeId;
 
 /// Which way the calls of a listener go.
@@ -55,6 +57,8 @@ pub struct Settings {
     pub bind: SocketAddr,
     /// TLS and identity.
     pub door: Door,
+    /// How callers reach it: scheme, host, and the path in front of those of the routes.
+    pub public_url: Option<Url>,
     /// Accepted `Host` values, lower case, with or without a port; empty accepts what a loopback bind
     /// or the certificate check already limits: `localhost`, `127.0.0.1` and `[::1]` on a plain
     /// loopback listener, anything behind mutual TLS.
@@ -75,4 +79,47 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// How long an event stream may be silent before a comment line keeps it alive.
     pub keep_alive: Duration,
+}
+
+impl Settings {
+    /// How callers reach a route of this path; `None` if it isn't known how they reach the listener.
+    pub fn url_of(&self, path: &str) -> Option<Url> {
+        let mut url = self.public_url.clone()?;
+        let path = format!("{}{path}", url.path().trim_end_matches('/'));
+        url.set_path(path.trim_end_matches('/'));
+        Some(url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_reached_below_the_public_url() {
+        for (public, path, url) in [
+            ("https://side.example.org", "/a2a", "https://side.example.org/a2a"),
+            ("https://side.example.org/", "/a2a", "https://side.example.org/a2a"),
+            ("https://side.example.org/out", "/a2a", "https://side.example.org/out/a2a"),
+            ("https://side.example.org/out", "/", "https://side.example.org/out"),
+            ("https://side.example.org:8443", "/", "https://side.example.org:8443/"),
+        ] {
+            let settings = Settings {
+                name: "in".into(),
+                bind: "127.0.0.1:0".parse().unwrap(),
+                door: Door::MutualTls,
+                public_url: Some(public.parse().unwrap()),
+                hosts: vec![],
+                origins: vec![],
+                max_connections: 1,
+                head_timeout: Duration::ZERO,
+                body_timeout: Duration::ZERO,
+                stall_timeout: Duration::ZERO,
+                idle_timeout: Duration::ZERO,
+                keep_alive: Duration::ZERO,
+            };
+            assert_eq!(settings.url_of(path).unwrap().as_str(), url);
+            assert_eq!(Settings { public_url: None, ..settings }.url_of(path), None);
+        }
+    }
 }

@@ -106,6 +106,7 @@ mod tests {
             direction: listener::Direction::Inbound,
             bind: "127.0.0.1:0".parse().unwrap(),
             door,
+            public_url: None,
             hosts: owned(hosts),
             origins: owned(origins),
             max_connections: 1,

@@ -39,6 +39,11 @@ impl Reader<'_> {
         let tls = self.required(it.tls, &place.key("tls"));
         let door =
             tls.and_then(|tls| self.door((tls, direction), it.identity.as_deref(), bind, place));
+        let at = place.key("publicUrl");
+        let public_url = match it.public_url {
+            None => Some(None),
+            Some(text) => self.public_url(&text, &at).map(Some),
+        };
         let hosts = self.each(&it.hosts, &place.key("hosts"), names::host, "mcp.example.org:8443");
         let at = place.key("origins");
         let origins = self.each(&it.origins, &at, names::origin, "https://app.example.org");
@@ -55,6 +60,7 @@ impl Reader<'_> {
             direction,
             bind: bind?,
             door: door?,
+            public_url: public_url?,
             hosts,
             origins,
             max_connections: it.max_connections.unwrap_or(10_000),

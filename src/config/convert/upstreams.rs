@@ -61,7 +61,7 @@ impl Reader<'_> {
         })
     }
 
-    fn http(&mut self, it: shape::Upstream, place: &Place) -> Option<upstream::settings::Http> {
+    fn http(&mut self, mut it: shape::Upstream, place: &Place) -> Option<upstream::settings::Http> {
         let at = place.key("timeouts");
         self.only_for(
             "a `command`",
@@ -75,7 +75,8 @@ impl Reader<'_> {
                 (it.timeouts.unused.is_some(), at.key("unused")),
             ],
         );
-        let url = it.url.and_then(|text| self.url(&text, &place.key("url")));
+        let url = it.url.take().and_then(|text| self.url(&text, &place.key("url")));
+        let agent = self.agent(&mut it, url.as_ref(), place);
         let transport = match it.transport {
             None | Some(shape::Transport::StreamableHttp) => upstream::Transport::StreamableHttp,
             Some(shape::Transport::Sse) => upstream::Transport::Sse,
@@ -100,12 +101,12 @@ impl Reader<'_> {
             host,
             connect_timeout: connect?,
             pool_idle_timeout: pool_idle?,
-            agent: Box::default(),
+            agent: Box::new(agent?),
         })
     }
 
     /// INVARIANT: a URL that was refused is never echoed; it may hold a password.
-    fn url(&mut self, text: &str, place: &Place) -> Option<Url> {
+    pub(super) fn url(&mut self, text: &str, place: &Place) -> Option<Url> {
         let url = match Url::parse(text) {
             Ok(url) => url,
             Err(error) => {

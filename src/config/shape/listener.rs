@@ -26,6 +26,10 @@ pub(in crate::config) struct Listener {
     /// SVID without it.
     #[schemars(example = "spiffe://example.org/agent")]
     pub identity: Option<String>,
+    /// How callers reach it, with a path in front of those of the routes if need be; stands on the cards of
+    /// agents.
+    #[schemars(example = "https://agents.example.org")]
+    pub public_url: Option<String>,
     /// Accepted `Host` values; without it, loopback names where `tls: none`, anything otherwise.
     #[schemars(example = ["mcp.example.org"])]
     #[serde(default)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::agent::{AgentCard, PushNotifications};
 use crate::config::units::{Name, Span};
 
 /// A server behind Lictor.
@@ -49,6 +50,16 @@ pub(in crate::config) struct Upstream {
     /// `Host` sent to it, where it differs from the URL's.
     #[schemars(example = "files.example.org")]
     pub host: Option<String>,
+    /// Where the agent's card is, if not below `url` or at the root of its origin under a well-known name.
+    #[schemars(example = "https://files.example.org/agents/files/card.json")]
+    pub card: Option<String>,
+    /// Base of the agent's HTTP+JSON binding; `url` without it.
+    #[schemars(example = "https://files.example.org/rest")]
+    pub rest: Option<String>,
+    /// How the agent's card is read and shown.
+    pub agent_card: Option<AgentCard>,
+    /// Where the agent may be told to send push notifications; nowhere without it.
+    pub push_notifications: Option<PushNotifications>,
     /// Free tags, for policies.
     #[serde(default)]
     pub tags: Vec<String>,

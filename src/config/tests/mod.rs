@@ -1,5 +1,6 @@
 //! What a file means, what its defaults are, and what YAML may not do.
 
+mod agents;
 mod commands;
 mod faults;
 mod laws;
@@ -82,6 +83,7 @@ fn the_documented_page_works_as_it_stands() {
         direction: listener::Direction::Inbound,
         bind: "0.0.0.0:8443".parse().expect("an address"),
         door: listener::Door::MutualTls,
+        public_url: None,
         hosts: vec![],
         origins: vec![],
         max_connections: 10_000,
