@@ -254,16 +254,16 @@ function describe(error) {
   return { ...told, status: statusCode, metadata, cause: below };
 }
 
-// Names in place of what the agent made up, and of where it is.
-const names = new Map([[NOWHERE, "<nowhere>"]]);
+// Names in place of what the agent made up, anew for each step, and of where it is.
+const names = new Map();
 const IDENTITY = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 const INSTANT = /\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|\+00:00)/g;
 
 function normalise(key, value) {
   if (typeof value !== "string") return value;
   if (key === "nextPageToken" && value !== "") return "<page>";
-  if (value === url || value.startsWith(`${origin}/`)) return "<here>";
-  return value.replaceAll(origin, "<origin>").replace(INSTANT, "<instant>").replace(IDENTITY, name);
+  if (value === origin || value.startsWith(`${origin}/`)) return "<here>";
+  return value.replace(INSTANT, "<instant>").replace(IDENTITY, name);
 }
 
 function name(found) {
@@ -272,6 +272,8 @@ function name(found) {
 }
 
 for (const step of chosen()) {
+  names.clear();
+  names.set(NOWHERE, "<nowhere>");
   const late = sleep(PATIENCE, undefined, { ref: false }).then(() => {
     throw new Error("nothing happened");
   });

@@ -1,8 +1,8 @@
 """The Python A2A SDK, doing everything it can with `tests/fixtures/a2a_agent.py`, step by step.
 
 Prints a line of JSON for each step, `{"step", "seen"}` or `{"step", "error"}`, in which whatever
-differs from run to run has a name in its place, so that the lines of two runs can be compared as
-they are. `a2a_js.mjs` goes through the same steps. With `--refused` it only does what a proxy is
+differs from run to run has a name in its place, which is its own in each line, so that the lines of
+two runs can be compared as they are. `a2a_js.mjs` goes through the same steps. With `--refused` it only does what a proxy is
 expected to refuse, and something else after that.
 """
 
@@ -57,7 +57,6 @@ class Driver:
         self.options = options
         self.http = http
         self.origin = str(httpx.URL(options.url).copy_with(raw_path=b"/")).rstrip("/")
-        self.names = {NOWHERE: "<nowhere>"}
 
     async def connect(self):
         card = await A2ACardResolver(self.http, self.options.url).get_agent_card()
@@ -67,6 +66,7 @@ class Driver:
             if interface.protocol_binding == self.options.binding
             and interface.protocol_version == self.options.version
         ]
+        self.here = {self.options.url.rstrip("/"), *(one.url.rstrip("/") for one in fitting)}
         del card.supported_interfaces[:]
         card.supported_interfaces.extend(fitting)
         self.client, self.blocking = (
@@ -268,6 +268,7 @@ class Driver:
 
     async def run(self, steps):
         for step in steps:
+            self.names = {NOWHERE: "<nowhere>"}
             try:
                 seen = await asyncio.wait_for(getattr(self, step)(), PATIENCE)
                 line = {"seen": self.normalise(plain(seen))}
@@ -284,9 +285,10 @@ class Driver:
             return [self.normalise(value) for value in seen]
         if not isinstance(seen, str):
             return seen
-        if seen == self.options.url.rstrip("/") or seen.startswith(f"{self.origin}/"):
+        if seen == self.origin or seen.startswith(f"{self.origin}/"):
             return "<here>"
-        seen = seen.replace(self.origin, "<origin>")
+        for place in sorted(self.here, key=len, reverse=True):
+            seen = seen.replace(place, "<here>")
         return IDENTITY.sub(self.name, INSTANT.sub("<instant>", seen))
 
     def name(self, found):
