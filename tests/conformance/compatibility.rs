@@ -8,7 +8,7 @@
 mod clients;
 mod features;
 
-use std::{env, fmt::Write as _, fs, path::PathBuf};
+use std::fmt::Write as _;
 
 use serde_json::json;
 
@@ -22,6 +22,7 @@ use self::{
 use crate::{
     PYTHON, TYPESCRIPT,
     chain::{Wire, chain, chain_to_command},
+    document::compare_with_document,
     process::{everything, everything_command, fixture, fixture_command},
 };
 
@@ -172,19 +173,4 @@ fn table(columns: &[Pair<'_>]) -> String {
         }
     }
     table
-}
-
-/// A section ends where the next begins.
-fn compare_with_document(heading: &str, table: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");
-    let document = fs::read_to_string(&path).expect("the document");
-    let heading = format!("\n## {heading}\n\n");
-    let (before, rest) = document.split_once(&heading).unwrap_or((&document, ""));
-    let end = rest.find("\n## ").unwrap_or(rest.len());
-    let (section, after) = rest.split_at(end);
-    if env::var_os("LICTOR_WRITE_DOCS").is_some() {
-        fs::write(&path, format!("{before}{heading}{table}{after}")).expect("written");
-    } else {
-        assert_eq!(section, table, "LICTOR_WRITE_DOCS=1 writes the section anew");
-    }
 }

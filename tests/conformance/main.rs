@@ -12,6 +12,8 @@ mod ca;
 mod chain;
 mod clients;
 mod compatibility;
+#[path = "../support/document.rs"]
+mod document;
 mod process;
 #[path = "../support/programs.rs"]
 mod programs;

@@ -1,8 +1,9 @@
 //! Other people's programs in the tests: fixtures that serve, and clients that run to their end. All are
 //! bounded in time and end with the value that owns them.
 
-use std::{ffi::OsStr, path::PathBuf, process::Stdio, time::Duration};
+use std::{ffi::OsStr, fs, path::PathBuf, process::Stdio, time::Duration};
 
+use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader, Lines},
     process::{Child, Command},
@@ -28,6 +29,20 @@ pub(crate) fn interpreter(script: &str) -> PathBuf {
     } else {
         tests_path("node/node_modules/.bin/node")
     }
+}
+
+/// The version in which a package that a script uses is pinned.
+pub(crate) fn pinned(script: &str, package: &str) -> String {
+    if script.ends_with(".py") {
+        let pins = fs::read_to_string(tests_path("fixtures/requirements.txt")).expect("pins");
+        let pin = format!("{package}==");
+        let version = pins.lines().find_map(|line| line.strip_prefix(&pin));
+        return version.expect("a pinned version").to_owned();
+    }
+    let lock = fs::read(tests_path("node/package-lock.json")).expect("a lock file");
+    let lock: Value = serde_json::from_slice(&lock).expect("a lock file is JSON");
+    let package = &lock["packages"][format!("node_modules/{package}")];
+    package["version"].as_str().expect("a locked version").to_owned()
 }
 
 /// A running server.

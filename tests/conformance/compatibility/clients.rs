@@ -1,11 +1,9 @@
 //! The clients: what runs them, and which versions they are.
 
-use std::{ffi::OsStr, fs};
-
-use serde_json::Value;
+use std::ffi::OsStr;
 
 use super::features::Report;
-use crate::programs::{Output, interpreter, run, tests_path};
+use crate::programs::{Output, interpreter, pinned, run, tests_path};
 
 /// A client, in the mode that chooses the era of the protocol. `package` is where its version is pinned.
 pub(super) struct Client {
@@ -66,19 +64,6 @@ impl Client {
 
     /// Its name with the version that is pinned.
     pub(super) fn title(&self) -> String {
-        format!("{} {}", self.name, self.version())
-    }
-
-    fn version(&self) -> String {
-        if self.driver.ends_with(".py") {
-            let pins = fs::read_to_string(tests_path("fixtures/requirements.txt")).expect("pins");
-            let pin = format!("{}==", self.package);
-            let version = pins.lines().find_map(|line| line.strip_prefix(&pin));
-            return version.expect("a pinned version").to_owned();
-        }
-        let lock = fs::read(tests_path("node/package-lock.json")).expect("a lock file");
-        let lock: Value = serde_json::from_slice(&lock).expect("a lock file is JSON");
-        let package = &lock["packages"][format!("node_modules/{}", self.package)];
-        package["version"].as_str().expect("a locked version").to_owned()
+        format!("{} {}", self.name, pinned(self.driver, self.package))
     }
 }
