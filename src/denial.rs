@@ -49,6 +49,12 @@ pub enum Denial {
     Unauthenticated,
     /// The identity was valid when the connection began and isn't any more.
     IdentityExpired,
+    /// The upstream needs a user's token, and the call brings none.
+    UserTokenRequired,
+    /// The token service doesn't give a token for this user and this upstream.
+    TokenRefused,
+    /// The token service can't be used at the moment.
+    TokenUnavailable,
     /// No route serves this path.
     NoRoute,
     /// The request's framing, target or headers could be read in two ways.
@@ -136,6 +142,9 @@ impl Denial {
             Self::Undecodable(error) => undecodable(error),
             Self::Unauthenticated => closing(row(401, 4010, "unauthenticated")),
             Self::IdentityExpired => closing(row(401, 4011, "identity_expired")),
+            Self::UserTokenRequired => row(401, 4012, "user_token_required"),
+            Self::TokenRefused => row(403, 4037, "token_refused"),
+            Self::TokenUnavailable => retryable(row(503, 5036, "token_unavailable")),
             Self::NoRoute => row(404, 4040, "no_route"),
             Self::Framing(_) => closing(row(400, -32600, "bad_request")),
             Self::Host => row(403, 4034, "host_not_allowed"),
@@ -180,6 +189,13 @@ impl Denial {
             Self::Unauthenticated => "no verified identity; present an X.509-SVID".into(),
             Self::IdentityExpired => {
                 "the identity of this connection has expired; reconnect".into()
+            }
+            Self::UserTokenRequired => {
+                "this server needs a user's token; send `Authorization: Bearer`".into()
+            }
+            Self::TokenRefused => "no token for this user and this server".into(),
+            Self::TokenUnavailable => {
+                "no token can be had for this server now; try again shortly".into()
             }
             Self::NoRoute => "no such endpoint".into(),
             Self::Framing(detail) | Self::PushUrl(detail) => Cow::Borrowed(detail),

@@ -119,7 +119,9 @@ pub struct Exchange {
     pub permit: Option<Permit>,
     /// How long the ledger took to make the intent durable.
     pub intent_wait: Duration,
-    /// Lictor's own time: from the whole message being read to its being forwarded, without that wait.
+    /// How long a token service took.
+    pub token_wait: Duration,
+    /// Lictor's own time: from the whole message being read to its being forwarded, without those waits.
     pub own_time: Duration,
     /// HTTP status of the answer.
     pub status: Option<u16>,
@@ -189,6 +191,7 @@ impl Exchange {
             stage: None,
             permit: None,
             intent_wait: Duration::ZERO,
+            token_wait: Duration::ZERO,
             own_time: Duration::ZERO,
             status: None,
             delivered: Delivered::default(),
@@ -205,7 +208,8 @@ impl Exchange {
     pub fn forward(&mut self) -> Bytes {
         let now = self.record.clock.instant();
         let own = self.read_at.map(|read| now.saturating_duration_since(read));
-        self.own_time = own.unwrap_or_default().saturating_sub(self.intent_wait);
+        let waited = self.intent_wait + self.token_wait;
+        self.own_time = own.unwrap_or_default().saturating_sub(waited);
         self.call.as_mut().map(|call| std::mem::take(&mut call.body)).unwrap_or_default()
     }
 

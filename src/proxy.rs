@@ -8,6 +8,7 @@
 //! | head | `head`, `origin`, [`crate::listener`] | principal, route |
 //! | body | `body`, [`crate::protocol`] | digest, call |
 //! | judge | [`crate::governance`] | permit |
+//! | user's token | `user_token`, [`crate::upstream`] | – |
 //! | intent | [`crate::ledger`] | – |
 //! | forward | [`crate::upstream`] | status |
 //! | answer | `relay`, [`crate::response`] | what was delivered |
@@ -39,6 +40,7 @@ mod respond;
 mod route;
 pub mod settings;
 mod sse_endpoint;
+mod user_token;
 
 use std::sync::Arc;
 
@@ -70,7 +72,7 @@ use crate::{
     policy::Policies,
     state::Owners,
     telemetry::metrics::Calls,
-    upstream::Upstream,
+    upstream::{OnBehalf, Upstream},
 };
 
 /// What every listener shares.
@@ -128,6 +130,8 @@ struct Read {
     peer: Option<Arc<Peer>>,
     /// Whose the things are that the call names, as it was judged.
     owned: Owned,
+    /// For whom it goes out; known once it was judged.
+    on_behalf: Option<OnBehalf>,
     /// Held until the upstream has taken the body.
     reservation: Option<Reservation>,
 }
@@ -190,6 +194,7 @@ impl Proxy {
         }
         let mut read = self.read(session, exchange).await?;
         self.judge(exchange, &mut read).await?;
+        self.exchange_user_token(session, exchange, &mut read).await?;
         self.write_intent(exchange).await?;
         let answer = self.forward(session, exchange, &mut read).await?;
         self.answer(session, exchange, &read, answer).await

@@ -164,7 +164,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     let mut upstreams = Vec::new();
     for settings in config.upstreams {
         let name = settings.name.clone();
-        let upstream = Upstream::new(settings, source.clone())
+        let upstream = Upstream::new(settings, source.clone(), &metrics)
             .map_err(|source| StartError::Upstream { name: name.clone(), source })?;
         upstreams.push((name, upstream));
     }

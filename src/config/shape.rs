@@ -16,7 +16,9 @@ mod upstream;
 
 pub(super) use agent::{AgentCard, PushNotifications, Sign};
 pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Tls};
-pub(super) use upstream::{Env, Processes, Tool, ToolClass, Transport, Trust, Upstream};
+pub(super) use upstream::{
+    Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream,
+};
 
 /// Configuration of one Lictor process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -66,6 +66,9 @@ impl Proxy {
             return Err(Denial::NoRoute.into());
         };
         let (head, body) = answer.into_parts();
+        if let (StatusCode::UNAUTHORIZED, Some(user)) = (head.status, &read.on_behalf) {
+            served.upstream.doubt(user);
+        }
         if head.status.is_informational() || head.status.is_redirection() {
             return Err(Denial::UpstreamUnreadable.into());
         }
@@ -216,6 +219,7 @@ impl Proxy {
             principal,
             owned: &read.owned,
             permit,
+            on_behalf: read.on_behalf.as_ref()?,
             occasion,
             session: session.map(Into::into),
             open: None,

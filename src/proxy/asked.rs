@@ -27,6 +27,7 @@ use crate::{
     },
     response::{ListFilter, OwnTasks},
     state,
+    upstream::OnBehalf,
 };
 
 /// What becomes of a message of a server.
@@ -48,6 +49,8 @@ pub(super) struct Back<'a> {
     pub(super) principal: &'a Principal,
     pub(super) owned: &'a Owned,
     pub(super) permit: &'a Permit,
+    /// For whom the call went out, and with it what is sent beside it.
+    pub(super) on_behalf: &'a OnBehalf,
     pub(super) occasion: Occasion,
     /// The legacy session that the answer belongs to.
     pub(super) session: Option<Box<str>>,

@@ -27,6 +27,7 @@ impl Proxy {
         else {
             return Err(Denial::NoRoute.into());
         };
+        let on_behalf = read.on_behalf.as_ref().ok_or(Denial::TokenUnavailable)?;
         let request = session.req_header();
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
@@ -36,7 +37,8 @@ impl Proxy {
             None => None,
         };
         let at = rest.as_ref().or_else(|| read.leg.endpoint());
-        let mut opening = pin!(served.upstream.open(permit, principal, call, at, parts, body));
+        let head = on_behalf.head(parts);
+        let mut opening = pin!(served.upstream.open(permit, principal, call, at, head, body));
         let mut late = pin!(sleep(served.upstream.settings().first_byte_timeout));
         let mut phase = self.shared.drain.watch();
         let mut watching = true;

@@ -65,13 +65,8 @@ impl Proxy {
         let call = call.map_err(Denial::Undecodable)?;
         leg.expect(&call);
         exchange.call = Some(call);
-        Ok(Read {
-            route: way.route,
-            leg,
-            peer,
-            owned: Owned::default(),
-            reservation: Some(reservation),
-        })
+        let (owned, reservation) = (Owned::default(), Some(reservation));
+        Ok(Read { route: way.route, leg, peer, owned, on_behalf: None, reservation })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

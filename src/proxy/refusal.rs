@@ -95,8 +95,11 @@ pub(super) fn render(
     };
     match status {
         401 => {
-            // Not `Bearer`: that would make a client start an OAuth flow that can't help.
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("MutualTLS"));
+            // Without `error`, since there was no token (RFC 6750 §3.1). `Bearer` for nothing else: it makes
+            // clients start an OAuth flow.
+            let bearer = matches!(denial, Denial::UserTokenRequired);
+            let challenge = if bearer { "Bearer realm=\"lictor\"" } else { "MutualTLS" };
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         405 => {
             let allow = match (binding, era) {

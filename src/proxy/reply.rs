@@ -45,6 +45,7 @@ impl Back<'_> {
         head.method = Method::POST;
         head.headers = self.headers();
         let caller = Arc::clone(&self.occasion.caller);
+        let head = self.on_behalf.head(head);
         let at = self.open.as_ref().map(|open| open.endpoint.clone());
         let sending = self.served.upstream.open_beside(self.permit, caller, at, head, body);
         let ticket = self.proxy.shared.drain.enter();

@@ -23,6 +23,9 @@ pub enum SetupError {
     /// rustls refused the configuration.
     #[error("TLS can't be set up")]
     Tls(#[source] rustls::Error),
+    /// There is no client secret for a token service where it should be.
+    #[error("the client secret for the token service can't be read")]
+    ClientSecret(#[source] std::io::Error),
     /// A file with a value for the environment of a command can't be used.
     #[error("`{path}` can't be put into the environment of a command")]
     Environment {

@@ -1,7 +1,7 @@
 //! The way out: the servers behind Lictor, over HTTP or as processes of ours.
 //!
 //! Both kinds answer through one interface, so that the exchange loop doesn't know the difference: a head,
-//! and a body that arrives in parts.
+//! and a body that arrives in parts. Where users' tokens are exchanged for an upstream, `token_exchange` does it.
 
 mod card;
 mod client;
@@ -16,18 +16,20 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod token_exchange;
 mod unjudged;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::request::Parts;
 
 use crate::{
     governance::Permit,
     identity::{Principal, Source},
     protocol::{Call, a2a::Rest, mcp},
+    telemetry::Metrics,
 };
+use token_exchange::TokenExchange;
 
 pub use card::{AgentCard, CardError};
 pub use endpoint::Endpoint;
@@ -36,6 +38,7 @@ pub use push_url::{PushRefused, PushTargets};
 pub use settings::{Settings, Transport, Verification};
 pub use stdio::Census;
 pub use tls::spiffe as client_config;
+pub use token_exchange::{Head, OnBehalf, TokenError, UserToken};
 pub use unjudged::Unjudged;
 
 /// One server behind Lictor.
@@ -43,6 +46,7 @@ pub use unjudged::Unjudged;
 pub struct Upstream {
     settings: Settings,
     way: Way,
+    token_exchange: Option<Arc<TokenExchange>>,
 }
 
 #[derive(Debug)]
@@ -68,7 +72,11 @@ enum Arriving {
 impl Upstream {
     /// Sets up the way to an upstream; connects to nothing and starts nothing yet. `source` is needed for
     /// [`Verification::Spiffe`].
-    pub fn new(settings: Settings, source: Option<Arc<Source>>) -> Result<Arc<Self>, SetupError> {
+    pub fn new(
+        settings: Settings,
+        source: Option<Arc<Source>>,
+        metrics: &Metrics,
+    ) -> Result<Arc<Self>, SetupError> {
         let way = match &settings.server {
             settings::Server::Http(http) => {
                 let client = client::Upstream::new(http.clone(), source)?;
@@ -79,7 +87,11 @@ impl Upstream {
                 Way::Stdio(stdio::Bridge::new(&settings.name, command.clone())?)
             }
         };
-        Ok(Arc::new(Self { settings, way }))
+        let token_exchange = match &settings.token_exchange {
+            Some(exchange) => Some(TokenExchange::new(&settings.name, exchange, metrics)?),
+            None => None,
+        };
+        Ok(Arc::new(Self { settings, way, token_exchange }))
     }
 
     /// The settings it was made from.
@@ -87,10 +99,39 @@ impl Upstream {
         &self.settings
     }
 
+    /// For whom calls go out to an upstream that no tokens are exchanged for. `None` for one with an exchange:
+    /// each call needs [`Self::on_behalf`].
+    pub fn on_behalf_of_nobody(&self) -> Option<OnBehalf> {
+        match &self.token_exchange {
+            Some(_) => None,
+            None => Some(OnBehalf::nobody()),
+        }
+    }
+
+    /// For whom a permitted call goes out that carries this user's token, or none. Takes up to five seconds
+    /// where the token service has to be asked. Dropping the future is fine.
+    pub async fn on_behalf(
+        &self,
+        _permit: &Permit,
+        user: Option<UserToken>,
+    ) -> Result<OnBehalf, TokenError> {
+        match &self.token_exchange {
+            Some(exchange) => exchange.on_behalf(user).await,
+            None => Ok(OnBehalf::nobody()),
+        }
+    }
+
+    /// Tells that it doesn't accept the token of a call, so that it isn't used for others.
+    pub fn doubt(&self, user: &OnBehalf) {
+        if let Some(exchange) = &self.token_exchange {
+            exchange.doubt(user);
+        }
+    }
+
     /// Sends a permitted call of `principal`, and waits for the head of the answer.
     ///
     /// `head` and `body` are those of `call`; the head is freed of hop-by-hop headers, credentials and
-    /// identity headers. Its method and headers are used; the target is that of the settings.
+    /// identity headers of the caller. Its method and headers are used; the target is that of the settings.
     ///
     /// Dropping the future drops the call: the connection is closed, the stream reset, or what waits for the
     /// process's answer forgotten. There is no time limit but that of connecting, or of starting a process;
@@ -101,7 +142,7 @@ impl Upstream {
         principal: &Principal,
         call: &Call,
         at: Option<&Endpoint>,
-        head: Parts,
+        Head(head): Head,
         body: Bytes,
     ) -> Result<Answer, Error> {
         match &self.way {
@@ -123,7 +164,7 @@ impl Upstream {
         _permit: &Permit,
         caller: Arc<str>,
         at: Option<Endpoint>,
-        head: Parts,
+        Head(head): Head,
         body: Bytes,
     ) -> impl Future<Output = Result<Answer, Error>> + Send + use<> {
         let upstream = Arc::clone(self);

@@ -18,6 +18,9 @@ pub struct Settings {
     pub name: String,
     /// Where it is, or what is run for it.
     pub server: Server,
+    /// How users' tokens are exchanged for tokens that it accepts. The configuration has it for servers over
+    /// HTTP only.
+    pub token_exchange: Option<TokenExchange>,
     /// Time from the last byte sent to the head of the answer.
     pub first_byte_timeout: Duration,
     /// Longest silence inside a JSON answer. Event streams may be silent for longer.
@@ -123,6 +126,36 @@ pub struct Signing {
     pub key_id: String,
     /// Where the public half is published (`jku`).
     pub keys_url: Option<Url>,
+}
+
+/// A token service, and what is asked of it (RFC 8693).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenExchange {
+    /// The token endpoint.
+    pub url: Url,
+    /// How the service is verified.
+    pub verification: Verification,
+    /// What Lictor is known by there.
+    pub client_id: String,
+    /// What it proves that with.
+    pub client_secret: ClientSecret,
+    /// The logical name of the upstream at the service; this or a resource is always there.
+    pub audience: Option<String>,
+    /// The address of the upstream as the service knows it.
+    pub resource: Option<String>,
+    /// Scopes to ask for; none leaves it to the service.
+    pub scopes: Vec<String>,
+    /// Whether a call without a user's token is refused. Otherwise it goes without one.
+    pub required: bool,
+}
+
+/// Where a client secret is found; never the secret itself. It is read again for each exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientSecret {
+    /// In a file, less the white space at its end.
+    File(PathBuf),
+    /// In a variable of the environment.
+    Environment(String),
 }
 
 /// A server that is a process of ours.

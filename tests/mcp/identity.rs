@@ -4,6 +4,8 @@ mod rotation;
 mod upstreams;
 mod workload_api;
 
+pub(crate) use upstreams::server;
+
 use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;

@@ -19,6 +19,7 @@ mod http;
 mod identity;
 mod ledger;
 mod lists;
+mod on_behalf;
 mod ownership;
 mod policies;
 mod process;

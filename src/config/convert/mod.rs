@@ -5,6 +5,7 @@ mod bindings;
 mod command;
 mod listeners;
 mod spiffe;
+mod token_exchange;
 mod upstreams;
 
 use std::{

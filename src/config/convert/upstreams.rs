@@ -40,6 +40,14 @@ impl Reader<'_> {
         let at = place.key("timeouts");
         let first_byte = self.span(it.timeouts.first_byte.as_ref(), 300, &at.key("firstByte"));
         let idle = self.span(it.timeouts.idle.as_ref(), 60, &at.key("idle"));
+        let token_exchange = match it.token_exchange.take() {
+            None => Some(None),
+            Some(exchange) => {
+                let at = place.key("tokenExchange");
+                self.only_for("a `url`", &[(it.command.is_some(), at.clone())]);
+                self.token_exchange(exchange, &at).map(Some)
+            }
+        };
         let server = match (it.url.is_some(), it.command.take()) {
             (true, Some(_)) => {
                 self.faults.push(place, "has both `url` and `command`; keep one");
@@ -56,6 +64,7 @@ impl Reader<'_> {
         Some(upstream::Settings {
             name: name?.0,
             server: server?,
+            token_exchange: token_exchange?,
             first_byte_timeout: first_byte?,
             idle_timeout: idle?,
         })
@@ -128,7 +137,7 @@ impl Reader<'_> {
         None
     }
 
-    fn verification(
+    pub(super) fn verification(
         &mut self,
         url: &Url,
         spiffe_id: Option<String>,

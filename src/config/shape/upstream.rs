@@ -60,6 +60,8 @@ pub(in crate::config) struct Upstream {
     pub agent_card: Option<AgentCard>,
     /// Where the agent may be told to send push notifications; nowhere without it.
     pub push_notifications: Option<PushNotifications>,
+    /// A token service where users' tokens are exchanged for tokens that it accepts (RFC 8693).
+    pub token_exchange: Option<TokenExchange>,
     /// Free tags, for policies.
     #[serde(default)]
     pub tags: Vec<String>,
@@ -117,6 +119,37 @@ pub(in crate::config) enum Processes {
 pub(in crate::config) enum Trust {
     #[default]
     Trusted,
+}
+
+/// A token service, and what it is asked for.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct TokenExchange {
+    /// Its token endpoint. `http` is for loopback addresses only.
+    #[schemars(required, example = "https://sts.example.org/oauth2/token")]
+    pub url: Option<String>,
+    /// What Lictor is known by there.
+    #[schemars(required)]
+    pub client_id: Option<String>,
+    /// File with the client secret; read again for each exchange. Either this or `clientSecretEnv`.
+    pub client_secret_file: Option<String>,
+    /// Environment variable with the client secret.
+    pub client_secret_env: Option<String>,
+    /// PEM file with the roots that its certificate is checked against, in place of the public ones.
+    pub roots: Option<String>,
+    /// The upstream's logical name at the service. This, `resource` or both.
+    #[schemars(example = "https://crm.example.org")]
+    pub audience: Option<String>,
+    /// The upstream's address as the service knows it: an absolute URI without a fragment.
+    #[schemars(example = "https://crm.example.org/mcp")]
+    pub resource: Option<String>,
+    /// Scopes to ask for; what the service gives without it.
+    #[schemars(example = ["tickets.read"])]
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Whether calls without a user's token are refused; otherwise they go without one.
+    #[schemars(extend("default" = true))]
+    pub required: Option<bool>,
 }
 
 /// What is known of a tool.

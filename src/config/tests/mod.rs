@@ -5,6 +5,7 @@ mod commands;
 mod faults;
 mod laws;
 mod state;
+mod token_exchange;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -113,6 +114,7 @@ fn the_documented_page_works_as_it_stands() {
             pool_idle_timeout: Duration::from_secs(4),
             agent: Box::default(),
         }),
+        token_exchange: None,
         first_byte_timeout: Duration::from_secs(300),
         idle_timeout: Duration::from_secs(60),
     };

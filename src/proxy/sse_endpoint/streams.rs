@@ -151,9 +151,12 @@ impl Drop for Entry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::{
-        Settings, Transport, Upstream, Verification,
-        settings::{Http, Server},
+    use crate::{
+        telemetry::Metrics,
+        upstream::{
+            Settings, Transport, Upstream, Verification,
+            settings::{Http, Server},
+        },
     };
 
     fn open(owner: &str) -> Open {
@@ -169,10 +172,12 @@ mod tests {
                 pool_idle_timeout: second,
                 agent: Box::default(),
             }),
+            token_exchange: None,
             first_byte_timeout: second,
             idle_timeout: second,
         };
-        let endpoint = Upstream::new(settings, None).unwrap().endpoint(b"/message").unwrap();
+        let upstream = Upstream::new(settings, None, &Metrics::new()).unwrap();
+        let endpoint = upstream.endpoint(b"/message").unwrap();
         let (tell, _) = mpsc::channel(1);
         Open {
             server: "files".into(),

@@ -47,6 +47,7 @@ pub struct Metrics {
     server_requests: IntCounterVec,
     server_replies: IntCounterVec,
     withheld: IntCounterVec,
+    token_exchanges: IntCounterVec,
     identity_state: IntGaugeVec,
     svid_remaining: Gauge,
     /// End of the SVID's validity in Unix seconds; 0 without one.
@@ -123,6 +124,12 @@ impl Metrics {
                 "lictor_withheld_messages_total",
                 "Messages of servers that did not go on, other than refused requests.",
                 &["upstream", "reason"],
+            ),
+            token_exchanges: counters(
+                &registry,
+                "lictor_token_exchanges_total",
+                "Requests to a token service for a token on behalf of a user, by what came of them.",
+                &["upstream", "outcome"],
             ),
             identity_state: gauges(
                 &registry,
@@ -228,6 +235,11 @@ impl Metrics {
     /// Counts a message of a server that did not go on.
     pub fn withheld(&self, upstream: &str, reason: &'static str) {
         self.withheld.with_label_values(&[upstream, reason]).inc();
+    }
+
+    /// Counts a request to the token service of an upstream.
+    pub fn token_exchange(&self, upstream: &str, outcome: &'static str) {
+        self.token_exchanges.with_label_values(&[upstream, outcome]).inc();
     }
 
     /// Tells the state of Lictor's own identity (`starting`, `ready`, `stale`, `expired` or

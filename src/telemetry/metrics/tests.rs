@@ -110,6 +110,7 @@ fn every_metric_is_documented() {
     metrics.server_request("files", None, Verdict::Deny, "policy_denied");
     metrics.server_reply("files", "delivered");
     metrics.withheld("files", "refused");
+    metrics.token_exchange("files", "issued");
     metrics.policy_reload(true);
     metrics.policy_reload(false);
     metrics.set_unsafe_setting("mode: shadow", 1);

@@ -28,7 +28,8 @@ use crate::{
 /// How long Lictor has for a wrong conclusion.
 const MISTAKE: Duration = Duration::from_millis(100);
 
-fn server(credential: &Credential) -> Arc<ServerConfig> {
+/// TLS settings of a server that shows a credential.
+pub(crate) fn server(credential: &Credential) -> Arc<ServerConfig> {
     let builder = ServerConfig::builder_with_provider(provider());
     let builder = builder.with_safe_default_protocol_versions().expect("versions");
     let config = builder

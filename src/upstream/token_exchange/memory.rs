@@ -1,0 +1,157 @@
+//! Issued tokens that are still good, and exchanges that are under way.
+//!
+//! INVARIANT: for one digest there is one exchange at a time, and none while there is a good token: whoever
+//! looks for one either finds it, or waits, or holds the only place to bring it. A place that is given up
+//! frees the digest and tells those who wait.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use http::HeaderValue;
+use tokio::sync::watch;
+
+use super::{Bearer, Digest, TokenError};
+use crate::telemetry::Secret;
+
+/// Tokens that are kept; beyond it, the ones that end first make room.
+const MOST_ISSUED: usize = 10_000;
+/// Exchanges at once.
+const MOST_COMING: usize = 256;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    issued: HashMap<Digest, Kept>,
+    /// The same, by when they end.
+    ends: BTreeSet<(Instant, Digest)>,
+    coming: HashMap<Digest, watch::Receiver<Option<Outcome>>>,
+}
+
+struct Kept {
+    bearer: Bearer,
+    until: Instant,
+}
+
+type Outcome = Result<Bearer, TokenError>;
+
+/// What there is for a digest.
+pub(super) enum Found {
+    /// A good token.
+    Issued(Bearer),
+    /// An exchange that somebody else has begun.
+    Coming(Coming),
+    /// Nothing: the place is for whoever begins an exchange, whose outcome comes here as well.
+    Nothing(Place, Coming),
+    /// Nothing, and no room for one more exchange.
+    Full,
+}
+
+/// Waits for the outcome of an exchange.
+pub(super) struct Coming(watch::Receiver<Option<Outcome>>);
+
+impl Coming {
+    pub(super) async fn outcome(mut self) -> Outcome {
+        match self.0.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Err(TokenError::Unavailable)),
+            // Whoever held the place gave it up.
+            Err(_) => Err(TokenError::Unavailable),
+        }
+    }
+}
+
+/// The one exchange for a digest.
+pub(super) struct Place {
+    memory: Arc<Memory>,
+    of: Digest,
+    tell: watch::Sender<Option<Outcome>>,
+}
+
+impl Place {
+    /// Tells those who wait, and keeps a token that may be used again until a moment.
+    pub(super) fn finish(
+        self,
+        outcome: Result<(Secret<HeaderValue>, Option<Instant>), TokenError>,
+    ) {
+        let outcome = outcome.map(|(value, until)| {
+            let bearer = Bearer { value, of: self.of };
+            if let Some(until) = until {
+                self.memory.lock().keep(bearer.clone(), until);
+            }
+            bearer
+        });
+        self.tell.send_replace(Some(outcome));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // After the token is kept, so that nobody finds neither.
+        self.memory.lock().coming.remove(&self.of);
+    }
+}
+
+impl Memory {
+    pub(super) fn find(self: &Arc<Self>, of: Digest, now: Instant) -> Found {
+        let mut inner = self.lock();
+        if let Some(kept) = inner.issued.get(&of)
+            && now < kept.until
+        {
+            return Found::Issued(kept.bearer.clone());
+        }
+        if let Some(coming) = inner.coming.get(&of) {
+            return Found::Coming(Coming(coming.clone()));
+        }
+        inner.drop_ended(now);
+        if inner.coming.len() >= MOST_COMING {
+            return Found::Full;
+        }
+        let (tell, told) = watch::channel(None);
+        inner.coming.insert(of, told.clone());
+        Found::Nothing(Place { memory: Arc::clone(self), of, tell }, Coming(told))
+    }
+
+    /// Forgets a token, unless another was issued in its place.
+    pub(super) fn forget(&self, bearer: &Bearer) {
+        let mut inner = self.lock();
+        let same = |kept: &Kept| kept.bearer.value.expose() == bearer.value.expose();
+        if inner.issued.get(&bearer.of).is_some_and(same) {
+            inner.remove(bearer.of);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No step in here leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, bearer: Bearer, until: Instant) {
+        self.remove(bearer.of);
+        while self.issued.len() >= MOST_ISSUED
+            && let Some((_, first)) = self.ends.first().copied()
+        {
+            self.remove(first);
+        }
+        self.ends.insert((until, bearer.of));
+        self.issued.insert(bearer.of, Kept { bearer, until });
+    }
+
+    fn remove(&mut self, of: Digest) {
+        if let Some(kept) = self.issued.remove(&of) {
+            self.ends.remove(&(kept.until, of));
+        }
+    }
+
+    fn drop_ended(&mut self, now: Instant) {
+        while let Some((_, of)) = self.ends.first().copied().filter(|(until, _)| *until <= now) {
+            self.remove(of);
+        }
+    }
+}
