@@ -37,7 +37,7 @@ impl Proxy {
         let carried = carried(&session.req_header().headers)?;
         let clock = self.shared.record.clock;
         let started = clock.instant();
-        let mut exchanging = pin!(served.upstream.on_behalf(permit, carried));
+        let mut exchanging = pin!(served.upstream.on_behalf(permit, principal, carried));
         let mut phase = self.shared.drain.watch();
         let mut watching = true;
         let exchanged = loop {

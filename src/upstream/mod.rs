@@ -108,15 +108,16 @@ impl Upstream {
         }
     }
 
-    /// For whom a permitted call goes out that carries this user's token, or none. Takes up to five seconds
+    /// For whom a permitted call of `principal` goes out that carries this user's token, or none. Takes up to five seconds
     /// where the token service has to be asked. Dropping the future is fine.
     pub async fn on_behalf(
         &self,
         _permit: &Permit,
+        principal: &Principal,
         user: Option<UserToken>,
     ) -> Result<OnBehalf, TokenError> {
         match &self.token_exchange {
-            Some(exchange) => exchange.on_behalf(user).await,
+            Some(exchange) => exchange.on_behalf(principal.id.shared(), user).await,
             None => Ok(OnBehalf::nobody()),
         }
     }

@@ -9,7 +9,7 @@ use url::form_urlencoded;
 
 use crate::{
     ca::Ca,
-    http::{Answer, Caller},
+    http::{Answer, Caller, within},
     site::{Site, agent_a, call, logged, metrics, request, sample, send},
     stub::{Seen, Stub, json, result},
     subject::Lictor,
@@ -123,6 +123,70 @@ async fn each_user_has_a_token_of_its_own() {
     assert_eq!(sent, [of(1), of(2), of(1), of(2)]);
     assert_eq!(service.requests(), 2);
     lictor.stop(4).await;
+}
+
+/// Fresh tokens are in use for 270 s at most, so one that is valid for 31 s has a second.
+#[tokio::test]
+async fn a_token_near_its_end_is_not_used() {
+    let upstream = Stub::json().await;
+    let service = Stub::answering(|seen| issue(seen, 31)).await;
+    let lictor = site(&upstream, &service.url(), "").start().await;
+    let mut caller = agent_a(&lictor).await;
+    let calling = async {
+        let mut calls = 0;
+        while service.requests() < 3 {
+            let answer = call_with(&mut caller, &[("authorization", "Bearer a")]).await;
+            assert_eq!(answer.status, 200);
+            calls += 1;
+        }
+        calls
+    };
+    let calls = within("two ends", calling).await;
+    assert!(calls > 3, "none was used twice");
+    lictor.stop(calls).await;
+}
+
+/// Every message needs the token, also those that no policy has anything to say of.
+#[tokio::test]
+async fn a_session_and_its_stream_need_a_token_too() {
+    let open = |seen: &Seen| {
+        let body = result(seen, "{}");
+        let length = body.len();
+        let get = seen.head.start.starts_with("GET");
+        let media = if get { "text/event-stream" } else { "application/json" };
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nMcp-Session-Id: s-1\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes()
+    };
+    let (upstream, service) = (Stub::answering(open).await, service().await);
+    let lictor = site(&upstream, &service.url(), "").start().await;
+    let mut caller = agent_a(&lictor).await;
+    let initialize = request(
+        "initialize",
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}"#,
+    );
+    let (bearer, session) = (("authorization", "Bearer a"), ("mcp-session-id", "s-1"));
+    let accept = ("accept", "text/event-stream");
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
+    for (method, headers, body) in [
+        ("POST", &[][..], initialize),
+        ("POST", &[session], notice),
+        ("GET", &[session, accept], String::new()),
+        ("DELETE", &[session], String::new()),
+    ] {
+        let before = upstream.requests();
+        let answer = send(&mut caller, method, headers, body.clone()).await.whole().await;
+        assert_eq!((answer.status, &*answer.kind()), (401, "user_token_required"), "{method}");
+        assert_eq!(upstream.requests(), before, "{method}");
+        let headers = [headers, &[bearer]].concat();
+        let answer = send(&mut caller, method, &headers, body).await.whole().await;
+        assert_eq!(answer.status, 200, "{method}");
+        assert_eq!(credentials(&upstream.seen()[before]), [format!("Bearer {ISSUED}-1")]);
+    }
+    assert_eq!(service.requests(), 1);
+    lictor.stop(8).await;
 }
 
 #[tokio::test]

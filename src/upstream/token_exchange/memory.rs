@@ -1,11 +1,14 @@
 //! Issued tokens that are still good, and exchanges that are under way.
 //!
+//! Exchanges at once are bounded for each caller as well, so that nobody whose tokens take long to refuse keeps
+//! the others out.
+//!
 //! INVARIANT: for one digest there is one exchange at a time, and none while there is a good token: whoever
 //! looks for one either finds it, or waits, or holds the only place to bring it. A place that is given up
 //! frees the digest and tells those who wait.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -20,6 +23,8 @@ use crate::telemetry::Secret;
 const MOST_ISSUED: usize = 10_000;
 /// Exchanges at once.
 const MOST_COMING: usize = 256;
+/// Those that one caller has begun.
+const MOST_OF_ONE: usize = 64;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -31,6 +36,8 @@ struct Inner {
     /// The same, by when they end.
     ends: BTreeSet<(Instant, Digest)>,
     coming: HashMap<Digest, watch::Receiver<Option<Outcome>>>,
+    /// How many of those each caller has begun.
+    begun: HashMap<Arc<str>, usize>,
 }
 
 struct Kept {
@@ -69,6 +76,7 @@ impl Coming {
 pub(super) struct Place {
     memory: Arc<Memory>,
     of: Digest,
+    caller: Arc<str>,
     tell: watch::Sender<Option<Outcome>>,
 }
 
@@ -92,12 +100,20 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // After the token is kept, so that nobody finds neither.
-        self.memory.lock().coming.remove(&self.of);
+        let mut inner = self.memory.lock();
+        inner.coming.remove(&self.of);
+        if let Entry::Occupied(mut begun) = inner.begun.entry(Arc::clone(&self.caller)) {
+            *begun.get_mut() = begun.get().saturating_sub(1);
+            if *begun.get() == 0 {
+                begun.remove();
+            }
+        }
     }
 }
 
 impl Memory {
-    pub(super) fn find(self: &Arc<Self>, of: Digest, now: Instant) -> Found {
+    /// What there is for a digest, at this moment and for this caller.
+    pub(super) fn find(self: &Arc<Self>, of: Digest, caller: Arc<str>, now: Instant) -> Found {
         let mut inner = self.lock();
         if let Some(kept) = inner.issued.get(&of)
             && now < kept.until
@@ -108,12 +124,14 @@ impl Memory {
             return Found::Coming(Coming(coming.clone()));
         }
         inner.drop_ended(now);
-        if inner.coming.len() >= MOST_COMING {
+        let own = inner.begun.get(&caller).copied().unwrap_or_default();
+        if own >= MOST_OF_ONE || inner.coming.len() >= MOST_COMING {
             return Found::Full;
         }
         let (tell, told) = watch::channel(None);
         inner.coming.insert(of, told.clone());
-        Found::Nothing(Place { memory: Arc::clone(self), of, tell }, Coming(told))
+        inner.begun.insert(Arc::clone(&caller), own + 1);
+        Found::Nothing(Place { memory: Arc::clone(self), of, caller, tell }, Coming(told))
     }
 
     /// Forgets a token, unless another was issued in its place.

@@ -148,6 +148,7 @@ impl TokenExchange {
         metrics: &Metrics,
     ) -> Result<Arc<Self>, SetupError> {
         let service = Http {
+            agent: Box::default(),
             url: settings.url.clone(),
             transport: Transport::StreamableHttp,
             verification: settings.verification.clone(),
@@ -165,13 +166,14 @@ impl TokenExchange {
         }))
     }
 
-    /// For whom a call goes out that carries this.
+    /// For whom a call of `caller` goes out that carries this.
     pub(super) async fn on_behalf(
         self: &Arc<Self>,
+        caller: Arc<str>,
         user: Option<UserToken>,
     ) -> Result<OnBehalf, TokenError> {
         match user {
-            Some(user) => Ok(OnBehalf(Some(self.issued(user).await?))),
+            Some(user) => Ok(OnBehalf(Some(self.issued(caller, user).await?))),
             None if self.required => Err(TokenError::Missing),
             None => Ok(OnBehalf::nobody()),
         }
@@ -186,8 +188,12 @@ impl TokenExchange {
 
     /// From memory, from an exchange that is under way, or from one of its own. That goes on when the caller
     /// leaves, since others may wait for it, and never for longer than [`PATIENCE`].
-    async fn issued(self: &Arc<Self>, user: UserToken) -> Result<Bearer, TokenError> {
-        let coming = match self.memory.find(user.digest(), Clock.instant()) {
+    async fn issued(
+        self: &Arc<Self>,
+        caller: Arc<str>,
+        user: UserToken,
+    ) -> Result<Bearer, TokenError> {
+        let coming = match self.memory.find(user.digest(), caller, Clock.instant()) {
             Found::Issued(bearer) => return Ok(bearer),
             Found::Coming(coming) => coming,
             Found::Nothing(place, coming) => {

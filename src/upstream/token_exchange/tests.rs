@@ -5,6 +5,7 @@ mod service;
 use std::time::Instant;
 
 use http::HeaderValue;
+use proptest::prelude::*;
 
 use super::{answer::Unreadable, *};
 
@@ -127,14 +128,14 @@ fn digest(number: usize) -> Digest {
 }
 
 fn begin(memory: &Arc<Memory>, of: Digest, now: Instant) -> Place {
-    match memory.find(of, now) {
+    match memory.find(of, "agent".into(), now) {
         Found::Nothing(place, _) => place,
         Found::Issued(_) | Found::Coming(_) | Found::Full => panic!("there is something"),
     }
 }
 
 fn known(memory: &Arc<Memory>, of: Digest, now: Instant) -> Option<HeaderValue> {
-    match memory.find(of, now) {
+    match memory.find(of, "agent".into(), now) {
         Found::Issued(bearer) => Some(bearer.value.expose().clone()),
         // Giving the place up leaves all as it was.
         Found::Nothing(..) => None,
@@ -163,7 +164,9 @@ fn a_doubted_token_is_forgotten_and_its_successor_is_not() {
     let (memory, now) = (Arc::<Memory>::default(), Clock.instant());
     let until = Some(now + Duration::from_secs(9));
     begin(&memory, digest(1), now).finish(Ok((token("a"), until)));
-    let Found::Issued(first) = memory.find(digest(1), now) else { panic!("issued") };
+    let Found::Issued(first) = memory.find(digest(1), "agent".into(), now) else {
+        panic!("issued")
+    };
     memory.forget(&first);
     assert_eq!(known(&memory, digest(1), now), None);
     begin(&memory, digest(1), now).finish(Ok((token("b"), until)));
@@ -186,13 +189,51 @@ fn memory_is_bounded() {
 #[tokio::test]
 async fn exchanges_at_once_are_bounded_and_a_place_that_is_given_up_is_free() {
     let (memory, now) = (Arc::<Memory>::default(), Clock.instant());
-    let mut places: Vec<_> = (0..256).map(|number| begin(&memory, digest(number), now)).collect();
-    assert!(matches!(memory.find(digest(256), now), Found::Full));
-    let Found::Coming(waiting) = memory.find(digest(0), now) else { panic!("under way") };
-    drop(places.remove(0));
+    let find = |number: usize, caller: usize| {
+        memory.find(digest(number), format!("agent-{caller}").into(), now)
+    };
+    let begun = |number: usize, caller: usize| match find(number, caller) {
+        Found::Nothing(place, _) => Some(place),
+        Found::Full => None,
+        Found::Issued(_) | Found::Coming(_) => panic!("there is something"),
+    };
+    // One caller has a quarter of the places, and waits for what others have begun all the same.
+    let mut places: Vec<_> = (0..64).map(|number| begun(number, 0).unwrap()).collect();
+    assert!(begun(64, 0).is_none());
+    places.extend((64..256).map(|number| begun(number, number / 64).unwrap()));
+    assert!(begun(256, 4).is_none());
+    let Found::Coming(waiting) = find(255, 0) else { panic!("under way") };
+    drop(places.pop());
     assert_eq!(waiting.outcome().await.err(), Some(TokenError::Unavailable));
-    places.push(begin(&memory, digest(256), now));
-    assert!(matches!(memory.find(digest(0), now), Found::Full));
+    assert!(begun(256, 0).is_none());
+    places.push(begun(256, 4).unwrap());
+    drop(places.remove(0));
+    places.push(begun(0, 0).unwrap());
+    assert!(begun(257, 5).is_none());
     drop(places);
-    assert_eq!(known(&memory, digest(0), now), None);
+    drop((0..64).map(|number| begun(number, 0).unwrap()).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever a service calls a token, what is sent is one header with one token, or nothing.
+    #[test]
+    fn an_issued_token_is_one_bearer_token(text in "\\PC{0,24}|[a-zA-Z0-9._~+/=-]{1,24}") {
+        let document = serde_json::json!({
+            "access_token": text, "token_type": "Bearer", "expires_in": 60,
+            "issued_token_type": answer::ACCESS_TOKEN,
+        });
+        match answer::issued(document.to_string().as_bytes()) {
+            Ok(issued) => {
+                let sent = issued.token.expose().to_str().expect("text");
+                prop_assert_eq!(sent, format!("Bearer {text}"));
+                prop_assert!(UserToken::new(&text).is_some());
+            }
+            Err(error) => {
+                prop_assert_eq!(error, Unreadable::Token);
+                prop_assert!(UserToken::new(&text).is_none());
+            }
+        }
+    }
 }

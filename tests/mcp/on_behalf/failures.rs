@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
-use crate::http::within;
 
 type Answering = Box<dyn Fn(&Seen) -> Vec<u8> + Send + Sync>;
 

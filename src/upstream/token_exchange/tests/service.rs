@@ -88,20 +88,24 @@ impl Service {
     }
 }
 
-/// The folder has the secret, and may have another later.
-fn exchange(url: &str, folder: &TempDir) -> Arc<TokenExchange> {
-    let file = folder.path().join("secret");
-    std::fs::write(&file, "hunter2\n").unwrap();
-    let settings = Settings {
+fn settings(url: &str) -> Settings {
+    Settings {
         url: url.parse().unwrap(),
         verification: Verification::Loopback,
         client_id: "lictor".into(),
-        client_secret: ClientSecret::File(file),
+        client_secret: ClientSecret::Environment("PATH".into()),
         audience: Some("https://crm.example.org".into()),
         resource: Some("https://crm.example.org/mcp?a=b".into()),
         scopes: vec!["tickets.read".into(), "a+b".into()],
         required: true,
-    };
+    }
+}
+
+/// The folder has the secret, and may have another later.
+fn exchange(url: &str, folder: &TempDir) -> Arc<TokenExchange> {
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "hunter2\n").unwrap();
+    let settings = Settings { client_secret: ClientSecret::File(file), ..settings(url) };
     TokenExchange::new("crm", &settings, &Metrics::new()).unwrap()
 }
 
@@ -123,7 +127,7 @@ async fn the_service_is_asked_as_the_specification_says() {
     let folder = TempDir::new().unwrap();
     let exchange = exchange(&service.url, &folder);
     for _ in 0..2 {
-        let behalf = exchange.on_behalf(user("user+token/1==")).await.unwrap();
+        let behalf = exchange.on_behalf("agent".into(), user("user+token/1==")).await.unwrap();
         assert_eq!(sent(&behalf).unwrap(), "Bearer issued");
     }
     let expected = [
@@ -140,7 +144,7 @@ async fn the_service_is_asked_as_the_specification_says() {
     assert_eq!(*service.forms.lock().unwrap(), [(secret, BTreeMap::from(expected))]);
     // Another user's token is another exchange, with the secret as it is now.
     std::fs::write(folder.path().join("secret"), "hunter3").unwrap();
-    exchange.on_behalf(user("user2")).await.unwrap();
+    exchange.on_behalf("agent".into(), user("user2")).await.unwrap();
     let forms = service.forms.lock().unwrap();
     assert_eq!((forms.len(), &*forms[1].0), (2, "Basic bGljdG9yOmh1bnRlcjM="));
     assert_eq!(forms[1].1["subject_token"], "user2");
@@ -161,11 +165,11 @@ async fn many_who_want_the_same_wait_for_one_exchange() {
         let mut calls = JoinSet::new();
         for _ in 0..64 {
             let exchange = Arc::clone(&exchange);
-            calls.spawn(async move { exchange.on_behalf(user("one")).await });
+            calls.spawn(async move { exchange.on_behalf("agent".into(), user("one")).await });
         }
         // The first leaves; the others get theirs all the same.
         tokio::select! { biased;
-            _ = exchange.on_behalf(user("one")) => panic!("nobody has answered"),
+            _ = exchange.on_behalf("agent".into(), user("one")) => panic!("nobody has answered"),
             () = std::future::ready(()) => {}
         }
         while service.asked() == 0 {
@@ -184,10 +188,10 @@ async fn many_who_want_the_same_wait_for_one_exchange() {
 async fn a_call_without_a_users_token_is_refused_or_goes_for_nobody() {
     let folder = TempDir::new().unwrap();
     let exchange = exchange("http://127.0.0.1:1/token", &folder);
-    assert_eq!(exchange.on_behalf(None).await.err(), Some(TokenError::Missing));
+    assert_eq!(exchange.on_behalf("agent".into(), None).await.err(), Some(TokenError::Missing));
     let mut open = Arc::into_inner(exchange).unwrap();
     open.required = false;
-    let nobody = Arc::new(open).on_behalf(None).await.unwrap();
+    let nobody = Arc::new(open).on_behalf("agent".into(), None).await.unwrap();
     // Not with what the caller had there, either.
     assert_eq!(sent(&nobody), None);
 }
@@ -196,9 +200,43 @@ async fn a_call_without_a_users_token_is_refused_or_goes_for_nobody() {
 async fn a_service_that_is_not_there_is_told_from_one_that_refuses() {
     let folder = TempDir::new().unwrap();
     let exchange = exchange("http://127.0.0.1:1/token", &folder);
-    assert_eq!(exchange.on_behalf(user("a")).await.err(), Some(TokenError::Unavailable));
-    std::fs::remove_file(folder.path().join("secret")).unwrap();
-    assert_eq!(exchange.on_behalf(user("a")).await.err(), Some(TokenError::Unavailable));
+    assert_eq!(
+        exchange.on_behalf("agent".into(), user("a")).await.err(),
+        Some(TokenError::Unavailable)
+    );
+    // Read anew, and nothing is no secret.
+    std::fs::write(folder.path().join("secret"), "\n").unwrap();
+    assert_eq!(
+        exchange.on_behalf("agent".into(), user("a")).await.err(),
+        Some(TokenError::Unavailable)
+    );
+}
+
+#[tokio::test]
+async fn a_client_without_a_secret_is_not_set_up() {
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        ClientSecret::File(folder.path().join(name))
+    };
+    let secrets = [
+        (file("empty", ""), false),
+        (file("blank", " \n"), false),
+        (file("long", &"a".repeat(4097)), false),
+        (ClientSecret::File(folder.path().into()), false),
+        (ClientSecret::File(folder.path().join("none")), false),
+        (ClientSecret::Environment("LICTOR_NO_SUCH".into()), false),
+        (file("longest", &"a".repeat(4096)), true),
+        (ClientSecret::Environment("PATH".into()), true),
+    ];
+    for (secret, good) in secrets {
+        let settings =
+            Settings { client_secret: secret.clone(), ..settings("http://127.0.0.1:1/") };
+        let made = TokenExchange::new("crm", &settings, &Metrics::new());
+        assert_eq!(made.is_ok(), good, "{secret:?}");
+        let told = made.err().is_some_and(|error| !matches!(error, SetupError::ClientSecret(_)));
+        assert!(!told, "{secret:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,6 +244,6 @@ async fn a_slow_service_is_given_up() {
     let service = Service::start(200, json("Bearer", "")).await;
     let folder = TempDir::new().unwrap();
     let exchange = exchange(&service.url, &folder);
-    let waiting = timeout(2 * PATIENCE, exchange.on_behalf(user("a")));
+    let waiting = timeout(2 * PATIENCE, exchange.on_behalf("agent".into(), user("a")));
     assert_eq!(waiting.await.expect("in time").err(), Some(TokenError::Unavailable));
 }
