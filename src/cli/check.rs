@@ -12,7 +12,7 @@ use super::EXIT_USAGE;
 use crate::{
     config::{self, Config},
     listener::Door,
-    policy::Policies,
+    policy::{self, Policies},
     proxy::settings::Refusals,
     upstream::{Verification, settings::Server},
 };
@@ -23,17 +23,22 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Check {
     /// The configuration file.
-    #[arg(value_name = "FILE", required_unless_present = "schema")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["schema", "grants_schema"])]
     file: Option<PathBuf>,
     /// Print the JSON schema of configuration files.
     #[arg(long, conflicts_with = "file")]
     schema: bool,
+    /// Print the JSON schema of documents of grants.
+    #[arg(long, conflicts_with_all = ["file", "schema"])]
+    grants_schema: bool,
 }
 
 impl Check {
     pub(super) fn run(self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
         let Some(file) = self.file else {
-            write!(out, "{}", config::schema())?;
+            let grants = self.grants_schema;
+            let schema = if grants { policy::grants::schema() } else { config::schema() };
+            write!(out, "{schema}")?;
             return Ok(ExitCode::SUCCESS);
         };
         match config::load(&file) {

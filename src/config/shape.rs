@@ -97,7 +97,7 @@ pub(super) struct Files {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Policy {
-    /// Holds `*.cedar` policies and `*.cedarschema` fragments.
+    /// Holds `*.cedar` policies, `*.grants.yaml` documents and `*.cedarschema` fragments.
     #[schemars(required, example = &"policies")]
     pub directory: Option<String>,
     /// Group name → members: SPIFFE IDs, or prefixes of IDs that end in `/*`.

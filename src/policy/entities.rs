@@ -156,6 +156,12 @@ impl World {
         tools.and_then(|tools| tools.get(tool)).map_or(Class::Execute, |tool| tool.class)
     }
 
+    /// The tenant that an ID tells by the path template.
+    pub(crate) fn tenant<'a>(&'a self, id: &'a SpiffeId) -> Option<&'a str> {
+        let captured = self.template.as_ref()?.captures(id.path());
+        captured.into_iter().find(|(name, _)| *name == "tenant").map(|(_, value)| value)
+    }
+
     /// The three nodes of a request, which is all that scopes look at.
     pub(crate) fn triple(
         &self,

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Settings,
     analysis::{self, InputPath},
+    grants::{self, Compiled},
     index::Entry,
     source::{Fault, LoadError, Source, Sources, Statement},
     vocabulary::{SCHEMA, Vocabulary, located, types},
@@ -57,6 +58,8 @@ pub(crate) struct Loaded {
     pub(crate) templates: Vec<Entry>,
     /// Parallel to `calls`.
     pub(crate) origins: Vec<Origin>,
+    /// How far calls may be passed on.
+    pub(crate) delegation: grants::Terms,
     pub(crate) version: String,
     pub(crate) warnings: Vec<Fault>,
 }
@@ -70,7 +73,11 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, LoadError> {
             Ok(vocabulary) => (Some(vocabulary), vec![]),
             Err(faults) => (None, faults),
         };
-    let parsed = parse(&sources.policies, &mut faults);
+    let compiled = vocabulary.as_ref().map_or_else(Compiled::default, |vocabulary| {
+        grants::compile(settings, vocabulary, &sources.grants, &mut faults, &mut warnings)
+    });
+    let written = sources.policies.iter().chain(&compiled.sources);
+    let parsed = parse(written, &mut faults);
     if let Some(vocabulary) = &vocabulary {
         validate(vocabulary, &parsed, &mut faults, &mut warnings);
     }
@@ -87,6 +94,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, LoadError> {
         lists: vec![],
         templates: vec![],
         origins: vec![],
+        delegation: compiled.terms,
         version: version(settings, &sources),
         warnings,
     };
@@ -180,11 +188,14 @@ struct Parsed<'a> {
     statement: Statement<'a>,
 }
 
-fn parse<'a>(sources: &'a [Source], faults: &mut Vec<Fault>) -> Vec<Parsed<'a>> {
+fn parse<'a>(
+    sources: impl Iterator<Item = &'a Source>,
+    faults: &mut Vec<Fault>,
+) -> Vec<Parsed<'a>> {
     let placed = |source: &'a Source| {
         source.statements().into_iter().map(move |statement| (source, statement))
     };
-    let statements: Vec<(&Source, Statement<'_>)> = sources.iter().flat_map(placed).collect();
+    let statements: Vec<(&Source, Statement<'_>)> = sources.flat_map(placed).collect();
     let policies = in_parallel(&statements, parse_chunk);
     let mut parsed: Vec<Parsed<'a>> = vec![];
     let mut seen: HashMap<Arc<str>, usize> = HashMap::new();
@@ -372,7 +383,7 @@ fn version(settings: &Settings, sources: &Sources) -> String {
         }
     };
     part("schema", SCHEMA);
-    for source in sources.policies.iter().chain(&sources.fragments) {
+    for source in sources.policies.iter().chain(&sources.fragments).chain(&sources.grants) {
         part(&source.file.display().to_string(), &source.text);
     }
     part("settings", &format!("{groups:?}{path_template:?}{servers:?}"));

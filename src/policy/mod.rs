@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `source`, `load` | files → statements → policies, every fault with its place |
 //! | `fragments`, `vocabulary` | the schema, and the action of each call |
+//! | [`grants`] | documents that say who may do what → policies |
 //! | `entities` | principals and targets as Cedar sees them |
 //! | `analysis` | what a policy looks at, and what is left of it for lists |
 //! | `index` | finds the policies whose scope fits |
@@ -25,6 +26,7 @@ mod condition;
 mod entities;
 mod explain;
 mod fragments;
+pub mod grants;
 mod index;
 mod input;
 mod key;

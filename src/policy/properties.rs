@@ -149,6 +149,7 @@ fn load(texts: &[String]) -> Policies {
     std::fs::write(directory.path().join("a.cedar"), texts.concat()).expect("written");
     std::fs::write(directory.path().join("f.cedarschema"), FRAGMENT).expect("written");
     let server = |tags: &[&str]| settings::Server {
+        agent: None,
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         tools: BTreeMap::from([(
             "save".to_owned(),

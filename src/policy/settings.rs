@@ -8,7 +8,7 @@ use crate::protocol::Class;
 /// Everything a policy snapshot is built from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Holds `*.cedar` policies and `*.cedarschema` fragments; read recursively, sorted by path.
+    /// Holds `*.cedar` policies, `*.cedarschema` fragments and `*.grants.yaml` documents; read recursively, sorted by path.
     pub directory: PathBuf,
     /// Group name → members: SPIFFE IDs, or prefixes of IDs that end in `/*`.
     pub groups: BTreeMap<String, Vec<String>>,
@@ -36,6 +36,8 @@ impl Settings {
 /// What the configuration tells about one upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
+    /// The SPIFFE ID that the upstream has to prove, if it does.
+    pub agent: Option<String>,
     /// Free tags, for policies such as `resource in Server::"files" && resource.tags.contains("pii")`.
     pub tags: Vec<String>,
     /// Tool name → class and tags. A tool that isn't named here is of class `execute`.

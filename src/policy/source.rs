@@ -74,19 +74,35 @@ pub(crate) struct Source {
     /// Relative to the policy directory.
     pub(crate) file: Arc<Path>,
     pub(crate) text: String,
-    line_starts: Vec<usize>,
+    /// Where lines of the file begin in the text, by offset.
+    marks: Vec<(usize, usize)>,
 }
 
 impl Source {
     pub(crate) fn new(file: &Path, text: String) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let line_starts = breaks.map(|(at, _)| at + 1).collect();
-        Self { file: file.into(), text, line_starts }
+        let marks = breaks.zip(2..).map(|((at, _), line)| (at + 1, line)).collect();
+        Self { file: file.into(), text, marks }
     }
 
-    /// The line, from 1, in which a byte stands.
+    /// What a file was compiled to: policies, each with the line of the file that it comes from.
+    pub(crate) fn compiled(
+        file: &Arc<Path>,
+        policies: impl IntoIterator<Item = (usize, String)>,
+    ) -> Self {
+        let (mut text, mut marks) = (String::new(), vec![]);
+        for (line, policy) in policies {
+            marks.push((text.len(), line));
+            text.push_str(&policy);
+        }
+        Self { file: file.clone(), text, marks }
+    }
+
+    /// The line of the file, from 1, that a byte stands in or comes from.
     pub(crate) fn line(&self, at: usize) -> usize {
-        self.line_starts.partition_point(|start| *start <= at) + 1
+        let passed = self.marks.partition_point(|(start, _)| *start <= at);
+        let mark = passed.checked_sub(1).and_then(|last| self.marks.get(last));
+        mark.map_or(1, |(_, line)| *line)
     }
 
     /// The line in which a text first stands.
@@ -154,10 +170,11 @@ pub(crate) struct Statement<'a> {
 pub(crate) struct Sources {
     pub(crate) policies: Vec<Source>,
     pub(crate) fragments: Vec<Source>,
+    pub(crate) grants: Vec<Source>,
 }
 
 impl Sources {
-    /// Reads all `*.cedar` and `*.cedarschema` files at and below a directory.
+    /// Reads all `*.cedar`, `*.cedarschema` and `*.grants.yaml` files at and below a directory.
     ///
     /// Names that start with a dot are left out: a mounted Kubernetes ConfigMap keeps a second copy of
     /// its files behind `..data`.
@@ -174,6 +191,13 @@ impl Sources {
                 // The built-in vocabulary, kept beside the policies for editors.
                 Some("cedarschema") if file == Path::new("lictor.cedarschema") => continue,
                 Some("cedarschema") => &mut sources.fragments,
+                Some("yaml") if is_of_grants(file) => &mut sources.grants,
+                Some("yml") if is_of_grants(file) => {
+                    let fault =
+                        Fault { file: Some(file.into()), ..Fault::of_settings(NAME.into()) };
+                    faults.push(fault.with_hint("call it `.grants.yaml`"));
+                    continue;
+                }
                 _ => continue,
             };
             match fs::read_to_string(&path) {
@@ -183,6 +207,14 @@ impl Sources {
         }
         if faults.is_empty() { Ok(sources) } else { Err(faults) }
     }
+}
+
+/// Left out quietly, a file that suspends an agent would suspend nobody.
+const NAME: &str = "is not read by this name";
+
+fn is_of_grants(file: &Path) -> bool {
+    let stem = file.file_stem().map(Path::new);
+    stem.and_then(Path::extension).is_some_and(|extension| extension == "grants")
 }
 
 /// The files below a policy directory with their sizes and times of change: a look that is cheap enough for

@@ -21,6 +21,7 @@ use quick_cache::sync::Cache;
 use super::{
     Decision, Delegation, Question, Settings, agents, asked,
     entities::{Triple, World},
+    grants::{self, Delegation},
     index::{Index, Slice},
     input::{self, Lifted},
     key::{Key, KeyRef},
@@ -29,6 +30,7 @@ use super::{
     varying::Varying,
     vocabulary::{Action, Vocabulary},
 };
+use crate::identity::Principal;
 use crate::protocol::{
     Class, Era, Method, Protocol, Target, json,
     method::{Governs, ListOf, METHODS, Rule},
@@ -53,6 +55,7 @@ pub struct Policies {
     pub(super) origins: Vec<Origin>,
     version: Arc<str>,
     warnings: Vec<Fault>,
+    delegation: grants::Terms,
     pub(super) authorizer: Authorizer,
     prepared: Cache<Key, Arc<Prepared>>,
     listed: Cache<Key, bool>,
@@ -85,6 +88,7 @@ impl Policies {
             origins: loaded.origins,
             version: loaded.version.into(),
             warnings: loaded.warnings,
+            delegation: loaded.delegation,
             authorizer: Authorizer::new(),
             prepared: Cache::new(PREPARED_CALLS),
             listed: Cache::new(REMEMBERED_LISTS),
@@ -114,6 +118,19 @@ impl Policies {
     /// Whether a server may send this method at all: MCP has it for servers, or a fragment declares it.
     pub fn knows_asked(&self, method: &Method) -> bool {
         self.vocabulary.knows_asked(method)
+    }
+
+    /// How far a call of this principal on this target may be passed on: the narrowest of what documents
+    /// of grants say of its tenant and of the tools. It is for the judge of a chain of delegation; no
+    /// policy looks at it.
+    pub fn delegation_for(
+        &self,
+        principal: &Principal,
+        server: &str,
+        target: &Target,
+    ) -> Delegation {
+        let id = &principal.id;
+        self.delegation.of(id.as_str(), self.world.tenant(id), server, target)
     }
 
     /// Judges one call on one target, or one request of a server to a caller.

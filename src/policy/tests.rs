@@ -3,6 +3,7 @@ mod arguments;
 mod asks;
 mod delegation;
 mod explaining;
+mod grants;
 mod lists;
 mod loading;
 
@@ -48,7 +49,11 @@ fn settings(directory: &Path) -> Settings {
         path_template: Some("/tenant/{tenant}/agent/{agent}".to_owned()),
         servers: BTreeMap::from([(
             "files".to_owned(),
-            settings::Server { tags: vec!["internal".to_owned()], tools: tools.collect() },
+            settings::Server {
+                agent: None,
+                tags: vec!["internal".to_owned()],
+                tools: tools.collect(),
+            },
         )]),
     }
 }

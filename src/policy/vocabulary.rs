@@ -128,6 +128,12 @@ impl Vocabulary {
         }
     }
 
+    /// The class of a tool that has an action of its own.
+    pub(crate) fn tool_class(&self, server: &str, tool: &str) -> Option<Class> {
+        let name = format!("{server}/{tool}");
+        self.tools.contains(&name).then(|| self.actions.get(&name))?.map(|action| action.class)
+    }
+
     /// The action of a method on a target. `class` is the class of a tool without an action.
     pub(crate) fn action(
         &self,

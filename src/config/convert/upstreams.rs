@@ -24,7 +24,8 @@ impl Reader<'_> {
         for (index, mut it) in all.into_iter().enumerate() {
             let place = place.index(index);
             self.unique(it.name.as_ref().map(|name| &name.0), &mut names, &place);
-            let server = server(std::mem::take(&mut it.tags), std::mem::take(&mut it.tools));
+            let mut server = server(std::mem::take(&mut it.tags), std::mem::take(&mut it.tools));
+            server.agent = it.spiffe_id.clone();
             if let Some(upstream) = self.upstream(it, &place) {
                 servers.insert(upstream.name.clone(), server);
                 upstreams.push(upstream);
@@ -188,5 +189,5 @@ fn server(tags: Vec<String>, tools: BTreeMap<String, shape::Tool>) -> policy::se
         };
         (name, policy::settings::Tool { class, tags: it.tags })
     });
-    policy::settings::Server { tags, tools: tools.collect() }
+    policy::settings::Server { agent: None, tags, tools: tools.collect() }
 }

@@ -273,6 +273,7 @@ telemetry: { logs: text, level: debug }
     assert_eq!(two.host.as_deref(), Some("two.internal"));
     let known = &config.policy.servers["one"];
     assert_eq!(known.tags, ["pii"]);
+    assert_eq!(known.agent.as_deref(), Some("spiffe://example.org/server/one"));
     assert_eq!(known.tools["read_file"].class, crate::protocol::Class::Read);
     assert_eq!(known.tools["plain"].class, crate::protocol::Class::Execute);
     assert_eq!(config.ledger.directory, at("ledger"));
