@@ -1,6 +1,7 @@
 //! `lictor policy`: check, test and explain policies without a running Lictor.
 
 mod cases;
+mod grants;
 mod recorded;
 
 use std::{
@@ -41,12 +42,23 @@ enum Command {
     Test(Directory),
     /// Tell why a call is permitted or denied.
     Explain(Box<Explain>),
+    /// Show who may do what by the documents of grants.
+    Grants(Grants),
 }
 
 #[derive(Args, Debug)]
 struct Directory {
     /// The policy directory; that of the configuration by default.
     directory: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct Grants {
+    /// The policy directory; that of the configuration by default.
+    directory: Option<PathBuf>,
+    /// Show the policies that the documents became, as Cedar.
+    #[arg(long)]
+    cedar: bool,
 }
 
 #[derive(Args, Debug)]
@@ -117,6 +129,7 @@ impl Options {
         match &self.command {
             Command::Check(at) | Command::Test(at) => at.directory.as_deref(),
             Command::Explain(explain) => explain.directory.as_deref(),
+            Command::Grants(grants) => grants.directory.as_deref(),
         }
     }
 }
@@ -165,6 +178,7 @@ fn run_on(
     match &options.command {
         Command::Check(_) => check(&policies, out),
         Command::Test(_) => cases::run(&policies, &settings.directory, out),
+        Command::Grants(options) => grants::run(&policies, &settings, options.cedar, out),
         Command::Explain(explain) => match (&explain.decision, explain.ledger.clone().or(ledger)) {
             (Some(id), Some(ledger)) => recorded::explain(&policies, &ledger, id, out),
             (Some(_), None) => {

@@ -23,10 +23,10 @@ fn lictor_policy(arguments: &[&str]) -> (ExitCode, String) {
 fn the_starter_set_is_sound() {
     let (code, out) = lictor_policy(&["check"]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
-    assert!(out.starts_with("9 policies, version ") && !out.contains("warning"), "{out}");
+    assert!(out.starts_with("26 policies, version ") && !out.contains("warning"), "{out}");
     let (code, out) = lictor_policy(&["test"]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
-    assert!(out.ends_with("23 cases, 0 failed\n"), "{out}");
+    assert!(out.ends_with("34 cases, 0 failed\n"), "{out}");
 }
 
 #[test]
@@ -132,4 +132,66 @@ fn explains_what_a_server_would_ask() {
     assert_eq!((code, out.contains("no permit holds")), (ExitCode::FAILURE, true), "{out}");
     let (code, _) = ask(&["elicitation/create", "--asks", "{"]);
     assert_eq!(code, ExitCode::from(2));
+}
+
+#[test]
+fn grants_are_shown_as_a_table_and_as_cedar() {
+    let (code, out) = lictor_policy(&["grants"]);
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    let rows: Vec<Vec<&str>> =
+        out.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    let planner = "spiffe://demo.lictor.internal/agent/planner";
+    let coder = "coder (spiffe://demo.lictor.internal/agent/coder)";
+    for row in [
+        ["", "who", "may", "what", "says", ""],
+        ["", planner, "invoke", coder, "team.grants.yaml:4", ""],
+        ["", planner, "read", "files/*", "team.grants.yaml:13", ""],
+    ] {
+        assert!(rows.iter().any(|shown| *shown == row), "{row:?}\n{out}");
+    }
+    let (code, out) = lictor_policy(&["grants", "--cedar"]);
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    for part in [
+        "// team.grants.yaml\n",
+        "@id(\"team.grants.yaml#grants[0]\")\n@reason(\"The planner looks around.\")\npermit (",
+        "when { [\"read\"].contains(resource.class) };",
+    ] {
+        assert!(out.contains(part), "{part}\n{out}");
+    }
+}
+
+#[test]
+fn dead_grants_and_faults_are_told() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let at = directory.path().to_str().expect("text");
+    let document = |text: &str| {
+        fs::write(directory.path().join("a.grants.yaml"), text).expect("written");
+        lictor_policy(&["grants", at])
+    };
+    let (code, out) = document("agents:\n- id: spiffe://td/a\n  canInvoke: [b]\n");
+    assert_eq!(code, ExitCode::SUCCESS, "{out}");
+    let dead = "warning: a.grants.yaml:3: agents[0].canInvoke[0]: permits nothing: no document says \
+                who may invoke `b`";
+    assert!(out.contains(dead), "{out}");
+    let (code, out) = document("agents:\n- id: spiffe://td/a\n  trust: ask\n");
+    assert_eq!(code, ExitCode::FAILURE);
+    let fault =
+        "  a.grants.yaml:3: agents[0].trust: approvals don't exist yet (hint: remove the key)";
+    assert!(out.contains(fault), "{out}");
+}
+
+/// What the page says to type works, on the policies that come with Lictor.
+#[test]
+fn the_commands_of_the_page_on_grants_work() {
+    let page = include_str!("../../../docs/grants.md");
+    let shells = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines = shells.flat_map(str::lines).filter_map(|line| line.strip_prefix("lictor policy "));
+    let mut ran = 0;
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (code, out) = lictor_policy(&words);
+        assert_eq!(code, ExitCode::SUCCESS, "{line}: {out}");
+        ran += 1;
+    }
+    assert!(ran >= 4, "{ran}");
 }
