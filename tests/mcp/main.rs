@@ -13,6 +13,7 @@ mod bridge;
 mod ca;
 mod calls;
 mod drop_in;
+mod grants;
 #[path = "../support/http.rs"]
 #[expect(dead_code, reason = "parts of it are for the tests of framing and streams")]
 mod http;
