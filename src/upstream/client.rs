@@ -1,6 +1,7 @@
 //! [`Upstream`]: sends permitted calls to one server over HTTP.
 //!
-//! One pool serves one rotation epoch: it ends when our SVID or the bundles change, and when the first SVID
+//! Plain connections, which are of this host and speak HTTP/1.1, have a client of their own in
+//! [`http1`]. With TLS, hyper speaks HTTP/1.1 or HTTP/2. There, one pool serves one rotation epoch: it ends when our SVID or the bundles change, and when the first SVID
 //! that an upstream connection was verified with expires. The next call makes a new pool; the old one's
 //! idle connections close, and calls in flight on it run to their end. So no call ever uses a
 //! connection that was verified under other bundles, with another SVID of ours, or with an expired one.
@@ -9,7 +10,7 @@
 //! written (a pooled connection that the server had closed); only then it goes out on another connection.
 //! This is so for any method and any body, and nothing else here repeats anything.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -25,8 +26,9 @@ use rustls::pki_types::ServerName;
 
 use super::{
     Error, SetupError, Verification,
-    connector::{Connector, Security},
+    connector::{Connector, Dialer},
     endpoint::Endpoint,
+    http1,
     pool::{Client, Place, Pool},
     resolver::Resolver,
     settings::Http,
@@ -37,23 +39,23 @@ use crate::{identity::Source, telemetry::Clock};
 /// One HTTP server behind Lictor.
 pub(super) struct Upstream {
     settings: Http,
+    /// Scheme, host, path and query of every request.
+    uri: Uri,
+    way: Way,
+}
+
+enum Way {
+    Plain { client: http1::Client, host: HeaderValue },
+    Secured(Secured),
+}
+
+/// Connections with TLS.
+struct Secured {
     /// Where our SVID is from, if the upstream wants to see it.
     source: Option<Arc<Source>>,
     connector: Connector,
-    /// Scheme, host, path and query of every request.
-    uri: Uri,
-    /// Set where connections are plain, and therefore HTTP/1.1.
-    plain: Option<Plain>,
+    idle: Duration,
     pool: ArcSwap<Pool>,
-}
-
-/// What hyper-util would work out anew for every request: it hashes the authority byte by byte, when it takes
-/// a connection and when it puts it back, and writes `Host` from it. On HTTP/1.1 nothing else looks at it, and a
-/// pool has one upstream only.
-struct Plain {
-    /// Stands in for the authority; short.
-    key: Authority,
-    host: HeaderValue,
 }
 
 /// What the server answered: the head, and a body that is still arriving.
@@ -62,9 +64,9 @@ pub(super) type Answer = http::Response<Body>;
 /// The body of an answer. Dropping it closes the HTTP/1.1 connection, or resets the HTTP/2 stream, unless
 /// the body has been read to its end.
 #[derive(Debug)]
-pub(super) struct Body {
-    incoming: Incoming,
-    _place: Place,
+pub(super) enum Body {
+    Plain(http1::Body),
+    Secured(Incoming, Place),
 }
 
 impl Upstream {
@@ -82,17 +84,13 @@ impl Upstream {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(fault());
         }
-        let name = || ServerName::try_from(host.to_owned()).map_err(|_| fault());
-        let secured = |config| Ok(Security::Tls { config: Arc::new(config), name: name()? });
-        let (scheme, security) = match (&settings.verification, url.scheme()) {
-            (Verification::Loopback, "http") => (Scheme::HTTP, Security::Loopback),
+        let tls = match (&settings.verification, url.scheme()) {
+            (Verification::Loopback, "http") => None,
             (Verification::Spiffe(id), "https") => {
                 let source = source.as_ref().ok_or(SetupError::NoSource)?;
-                (Scheme::HTTPS, secured(tls::spiffe(source, id.clone())?)?)
+                Some(tls::spiffe(source, id.clone())?)
             }
-            (Verification::WebPki { roots }, "https") => {
-                (Scheme::HTTPS, secured(tls::web_pki(roots.as_deref())?)?)
-            }
+            (Verification::WebPki { roots }, "https") => Some(tls::web_pki(roots.as_deref())?),
             (Verification::Loopback | Verification::Spiffe(_) | Verification::WebPki { .. }, _) => {
                 return Err(fault());
             }
@@ -101,28 +99,32 @@ impl Upstream {
             Some(host) => host.parse().map_err(|_| SetupError::Host(host.clone()))?,
             None => url.authority().parse().map_err(|_| fault())?,
         };
-        let target =
-            url.query().map_or(url.path().to_owned(), |query| format!("{}?{query}", url.path()));
-        let plain = match &security {
-            Security::Loopback => Some(Plain::new(&authority).ok_or_else(fault)?),
-            Security::Tls { .. } => None,
-        };
-        let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build();
-        let uri = uri.map_err(|_| fault())?;
-        let connector = Connector {
+        let dialer = Dialer {
             resolver: Resolver::new(host, url.port_or_known_default().ok_or_else(fault)?),
             timeout: settings.connect_timeout,
-            security,
-            valid_until: Arc::default(),
+            loopback_only: tls.is_none(),
         };
-        Ok(Arc::new(Self {
-            source: source.filter(|_| matches!(settings.verification, Verification::Spiffe(_))),
-            pool: ArcSwap::from_pointee(Pool::new(0, &connector, settings.pool_idle_timeout)),
-            settings,
-            connector,
-            uri,
-            plain,
-        }))
+        let idle = settings.pool_idle_timeout;
+        let (scheme, way) = match tls {
+            None => {
+                let host = host_of(&authority).ok_or_else(fault)?;
+                (Scheme::HTTP, Way::Plain { client: http1::Client::new(dialer, idle), host })
+            }
+            Some(config) => {
+                let name = ServerName::try_from(host.to_owned()).map_err(|_| fault())?;
+                let (config, valid_until) = (Arc::new(config), Arc::default());
+                let connector = Connector { dialer, config, name, valid_until };
+                let spiffe = matches!(settings.verification, Verification::Spiffe(_));
+                let pool = ArcSwap::from_pointee(Pool::new(0, &connector, idle));
+                let source = source.filter(|_| spiffe);
+                (Scheme::HTTPS, Way::Secured(Secured { source, connector, idle, pool }))
+            }
+        };
+        let target =
+            url.query().map_or(url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+        let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target).build();
+        let uri = uri.map_err(|_| fault())?;
+        Ok(Arc::new(Self { settings, uri, way }))
     }
 
     /// Sends a permitted call, and waits for the head of the answer.
@@ -139,18 +141,16 @@ impl Upstream {
         head: Parts,
         body: Bytes,
     ) -> Result<Answer, Error> {
-        let (client, place) = self.place()?;
+        let mut head = head;
+        frame(&mut head, body.len());
         let target = at.map_or(&self.uri, Endpoint::uri);
-        let request = self.request(target, head, body);
-        let answer = client.request(request).await.map_err(|error| {
-            let sent_nothing = error.is_connect();
-            let source = Box::new(error);
-            if sent_nothing { Error::Unreachable(source) } else { Error::Failed(source) }
-        })?;
-        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::Failed("an upgrade that nobody asked for".into()));
+        match &self.way {
+            Way::Plain { client, host } => {
+                head.headers.insert(HOST, host.clone());
+                Ok(client.send(target, &head, body).await?.map(Body::Plain))
+            }
+            Way::Secured(secured) => secured.send(target, head, body).await,
         }
-        Ok(answer.map(|incoming| Body { incoming, _place: place }))
     }
 
     /// Where it takes messages, as it announced on a stream of its own; `None` if it names another origin.
@@ -164,32 +164,25 @@ impl Upstream {
         let base = rest.unwrap_or(&self.settings.url);
         Endpoint::beneath(base.path(), suffix, query, &self.uri)
     }
+}
 
-    fn request(&self, target: &Uri, head: Parts, body: Bytes) -> http::Request<Full<Bytes>> {
-        let length = body.len();
-        // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.
-        let framed =
-            length > 0 || matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
-        let mut request = http::Request::new(Full::new(body));
-        *request.method_mut() = head.method;
+impl Secured {
+    async fn send(&self, target: &Uri, head: Parts, body: Bytes) -> Result<Answer, Error> {
+        let (client, place) = self.place()?;
+        let mut request = http::Request::from_parts(head, Full::new(body));
         *request.version_mut() = Version::HTTP_11;
-        let keyed = self.plain.as_ref().and_then(|plain| plain.keyed(target));
-        *request.uri_mut() = keyed.unwrap_or_else(|| target.clone());
-        *request.headers_mut() = head.headers;
-        let headers = request.headers_mut();
-        match &self.plain {
-            Some(plain) => drop(headers.insert(HOST, plain.host.clone())),
-            // hyper makes it, or `:authority`, from the URI.
-            None => drop(headers.remove(HOST)),
+        *request.uri_mut() = target.clone();
+        // hyper makes it, or `:authority`, from the URI.
+        request.headers_mut().remove(HOST);
+        let answer = client.request(request).await.map_err(|error| {
+            let sent_nothing = error.is_connect();
+            let source = Box::new(error);
+            if sent_nothing { Error::Unreachable(source) } else { Error::Failed(source) }
+        })?;
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Failed("an upgrade that nobody asked for".into()));
         }
-        headers.remove(TRANSFER_ENCODING);
-        if framed {
-            headers.insert(CONTENT_LENGTH, length.into());
-        } else {
-            headers.remove(CONTENT_LENGTH);
-        }
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        request
+        Ok(answer.map(|incoming| Body::Secured(incoming, place)))
     }
 
     /// A place in the pool of this moment's epoch. Two calls that find the epoch over may both make a
@@ -208,31 +201,33 @@ impl Upstream {
         if pool.generation == generation && !pool.expired(now) {
             return Ok(pool.place());
         }
-        let next = Pool::new(generation, &self.connector, self.settings.pool_idle_timeout);
+        let next = Pool::new(generation, &self.connector, self.idle);
         let place = next.place();
         self.pool.store(Arc::new(next));
         Ok(place)
     }
 }
 
-impl Plain {
-    fn new(authority: &Authority) -> Option<Self> {
-        // Without user and default port (RFC 9110 §7.2).
-        let host = match authority.port_u16().filter(|port| *port != 80) {
-            Some(port) => format!("{}:{port}", authority.host()),
-            None => authority.host().to_owned(),
-        };
-        Some(Self { key: Authority::from_static("p"), host: host.try_into().ok()? })
+/// Says of which length the body is, and that it may not be encoded on its way.
+fn frame(head: &mut Parts, length: usize) {
+    // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.
+    let framed = length > 0 || matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
+    head.headers.remove(TRANSFER_ENCODING);
+    if framed {
+        head.headers.insert(CONTENT_LENGTH, length.into());
+    } else {
+        head.headers.remove(CONTENT_LENGTH);
     }
+    head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+}
 
-    /// `target` with the key for its authority.
-    fn keyed(&self, target: &Uri) -> Option<Uri> {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
-        parts.authority = Some(self.key.clone());
-        parts.path_and_query = target.path_and_query().cloned();
-        Uri::from_parts(parts).ok()
-    }
+/// `Host` for plain HTTP: without user and default port (RFC 9110 §7.2).
+fn host_of(authority: &Authority) -> Option<HeaderValue> {
+    let host = match authority.port_u16().filter(|port| *port != 80) {
+        Some(port) => format!("{}:{port}", authority.host()),
+        None => authority.host().to_owned(),
+    };
+    host.try_into().ok()
 }
 
 impl std::fmt::Debug for Upstream {
@@ -244,8 +239,12 @@ impl std::fmt::Debug for Upstream {
 impl Body {
     /// The next piece of the body; `None` at its end. Trailers are dropped. Cancel-safe.
     pub(super) async fn frame(&mut self) -> Option<Result<Bytes, Error>> {
+        let incoming = match self {
+            Self::Plain(body) => return body.frame().await,
+            Self::Secured(incoming, _place) => incoming,
+        };
         loop {
-            match self.incoming.frame().await? {
+            match incoming.frame().await? {
                 Ok(frame) => {
                     if let Ok(data) = frame.into_data() {
                         return Some(Ok(data));
@@ -262,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_requests_name_their_host_and_are_pooled_by_one_key() {
+    fn plain_requests_name_their_host() {
         for (authority, host) in [
             ("127.0.0.1:9000", "127.0.0.1:9000"),
             ("[::1]:9000", "[::1]:9000"),
@@ -271,10 +270,7 @@ mod tests {
             ("files.internal:443", "files.internal:443"),
             ("user@files.internal", "files.internal"),
         ] {
-            let plain = Plain::new(&authority.parse().unwrap()).unwrap();
-            assert_eq!(plain.host, host);
-            let target = format!("http://{authority}/mcp?key=1").parse().unwrap();
-            assert_eq!(plain.keyed(&target).unwrap(), "http://p/mcp?key=1");
+            assert_eq!(host_of(&authority.parse().unwrap()).unwrap(), host);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opens connections to one upstream, for hyper-util's pool.
+//! Opens connections to one upstream: plain ones, and with TLS for hyper-util's pool.
 //!
 //! The address is always that of the settings; the URI that the pool asks for is only its key.
 
@@ -46,56 +46,43 @@ pub(super) enum ConnectError {
     Timeout(Duration),
 }
 
-/// Where and how to connect. Cloned for every connection.
+/// Opens TCP connections to one host.
 #[derive(Clone)]
-pub(super) struct Connector {
+pub(super) struct Dialer {
     pub(super) resolver: Resolver,
     pub(super) timeout: Duration,
-    pub(super) security: Security,
+    /// Whether other addresses than those of this host itself are refused.
+    pub(super) loopback_only: bool,
+}
+
+/// Opens TLS connections, verified as the configuration says. Cloned for every connection.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) dialer: Dialer,
+    pub(super) config: Arc<rustls::ClientConfig>,
+    pub(super) name: ServerName<'static>,
     /// The earliest end of validity among the SVIDs that upstream connections were verified with.
     pub(super) valid_until: Arc<AtomicU64>,
 }
 
-#[derive(Clone)]
-pub(super) enum Security {
-    /// Plain HTTP, to loopback addresses only.
-    Loopback,
-    /// TLS, verified as the configuration behind it says.
-    Tls { config: Arc<rustls::ClientConfig>, name: ServerName<'static> },
-}
-
 /// A connection in the pool.
-pub(super) enum Io {
-    Plain(TokioIo<TcpStream>),
-    Tls(Box<TokioIo<TlsStream<TcpStream>>>),
-}
+pub(super) struct Io(Box<TokioIo<TlsStream<TcpStream>>>);
 
-impl Connector {
-    async fn connect(self) -> Result<Io, ConnectError> {
-        let limit = self.timeout;
-        let resolver = self.resolver.clone();
-        timeout(limit, self.establish()).await.unwrap_or_else(|_elapsed| {
-            resolver.forget();
-            Err(ConnectError::Timeout(limit))
-        })
+impl Dialer {
+    /// Opens a connection in time.
+    pub(super) async fn connect(&self) -> Result<TcpStream, ConnectError> {
+        self.within(self.dial()).await
     }
 
-    async fn establish(self) -> Result<Io, ConnectError> {
-        let stream = self.dial().await?;
-        let (config, name) = match self.security {
-            Security::Loopback => return Ok(Io::Plain(TokioIo::new(stream))),
-            Security::Tls { config, name } => (config, name),
-        };
-        let stream = TlsConnector::from(config).connect(name, stream).await.map_err(|error| {
-            ConnectError::Tls {
-                host: self.resolver.host().to_owned(),
-                reason: tls::explain(&error),
-            }
-        })?;
-        if let Some(not_after) = tls::svid_expiry(stream.get_ref().1) {
-            self.valid_until.fetch_min(not_after, Ordering::Relaxed);
-        }
-        Ok(Io::Tls(Box::new(TokioIo::new(stream))))
+    /// Bounds the time of `connecting`, and mistrusts what is known of the name when it is over.
+    async fn within<T>(
+        &self,
+        connecting: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        timeout(self.timeout, connecting).await.unwrap_or_else(|_elapsed| {
+            self.resolver.forget();
+            Err(ConnectError::Timeout(self.timeout))
+        })
     }
 
     /// Tries the addresses in the resolver's order, and gives each a fair share of the time.
@@ -107,7 +94,7 @@ impl Connector {
         let share = self.timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         let mut last = ConnectError::NoAddress { host: host() };
         for address in addresses {
-            if matches!(self.security, Security::Loopback) && !address.ip().is_loopback() {
+            if self.loopback_only && !address.ip().is_loopback() {
                 return Err(ConnectError::NotLoopback { address });
             }
             match timeout(share, open_socket(address)).await {
@@ -118,6 +105,27 @@ impl Connector {
         }
         self.resolver.forget();
         Err(last)
+    }
+}
+
+impl Connector {
+    async fn connect(self) -> Result<Io, ConnectError> {
+        self.dialer.within(self.establish()).await
+    }
+
+    async fn establish(&self) -> Result<Io, ConnectError> {
+        let stream = self.dialer.dial().await?;
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        let stream = connector.connect(self.name.clone(), stream).await.map_err(|error| {
+            ConnectError::Tls {
+                host: self.dialer.resolver.host().to_owned(),
+                reason: tls::explain(&error),
+            }
+        })?;
+        if let Some(not_after) = tls::svid_expiry(stream.get_ref().1) {
+            self.valid_until.fetch_min(not_after, Ordering::Relaxed);
+        }
+        Ok(Io(Box::new(TokioIo::new(stream))))
     }
 }
 
@@ -145,16 +153,14 @@ impl tower_service::Service<Uri> for Connector {
 
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("resolver", &self.resolver).finish_non_exhaustive()
+        let resolver = &self.dialer.resolver;
+        f.debug_struct("Connector").field("resolver", resolver).finish_non_exhaustive()
     }
 }
 
 impl Connection for Io {
     fn connected(&self) -> Connected {
-        let h2 = match self {
-            Self::Plain(_) => false,
-            Self::Tls(stream) => stream.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
-        };
+        let h2 = self.0.inner().get_ref().1.alpn_protocol() == Some(b"h2");
         if h2 { Connected::new().negotiated_h2() } else { Connected::new() }
     }
 }
@@ -165,10 +171,7 @@ impl Read for Io {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, buffer),
-        }
+        Pin::new(&mut self.get_mut().0).poll_read(context, buffer)
     }
 }
 
@@ -178,31 +181,19 @@ impl Write for Io {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
-        }
+        Pin::new(&mut self.get_mut().0).poll_write(context, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
-        }
+        Pin::new(&mut self.get_mut().0).poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
-        }
+        Pin::new(&mut self.get_mut().0).poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
-        }
+        self.0.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -210,9 +201,6 @@ impl Write for Io {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(context, slices),
-        }
+        Pin::new(&mut self.get_mut().0).poll_write_vectored(context, slices)
     }
 }

@@ -8,6 +8,7 @@ mod client;
 mod connector;
 mod endpoint;
 mod error;
+mod http1;
 mod pool;
 pub mod push_url;
 mod resolver;
