@@ -42,10 +42,9 @@ pub mod settings;
 mod sse_endpoint;
 mod user_token;
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
 use http::Method;
 use pingora::{
     apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream},
@@ -174,7 +173,38 @@ impl Proxy {
         }
     }
 
-    /// One message, from its head to the end of its answer.
+    /// One message on a connection; the connection, if it can serve another.
+    async fn message(&self, mut session: Box<ServerSession>) -> Option<ReusedHttpStream> {
+        let head = self.next_head(&mut session).await?;
+        let _ticket = self.shared.drain.enter();
+        let mut exchange =
+            Exchange::begin(&self.shared.record, &self.name, self.settings.direction.as_str());
+        if let Err(denial) = head {
+            self.refuse_unparsed(&mut session, &mut exchange, &denial).await;
+            return None;
+        }
+        let span = exchange.span.clone();
+        let cut = tokio::select! { biased;
+            () = self.exchange(&mut session, &mut exchange).instrument(span) => false,
+            () = self.shared.drain.over() => true,
+        };
+        if cut {
+            exchange.end = Some(End::Cut);
+            return None;
+        }
+        let whole = exchange.delivered.is_complete();
+        drop(exchange);
+        if !whole {
+            return None;
+        }
+        self.announce_end(&mut session);
+        let mut settings = HttpPersistentSettings::for_session(&session);
+        settings.set_user_context(Box::new(Warm));
+        let stream = session.finish().await.ok()??;
+        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    }
+
+    /// The message itself, from its head to the end of its answer.
     async fn exchange(&self, session: &mut ServerSession, exchange: &mut Exchange) {
         match self.steps(session, exchange).await {
             Ok(()) => {}
@@ -218,40 +248,18 @@ impl Proxy {
     }
 }
 
-#[async_trait]
 impl HttpServerApp for Proxy {
-    async fn process_new_http(
-        self: &Arc<Self>,
-        mut session: ServerSession,
-        _shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
-        let head = self.next_head(&mut session).await?;
-        let _ticket = self.shared.drain.enter();
-        let mut exchange =
-            Exchange::begin(&self.shared.record, &self.name, self.settings.direction.as_str());
-        if let Err(denial) = head {
-            self.refuse_unparsed(&mut session, &mut exchange, &denial).await;
-            return None;
-        }
-        let span = exchange.span.clone();
-        let cut = tokio::select! { biased;
-            () = self.exchange(&mut session, &mut exchange).instrument(span) => false,
-            () = self.shared.drain.over() => true,
-        };
-        if cut {
-            exchange.end = Some(End::Cut);
-            return None;
-        }
-        let whole = exchange.delivered.is_complete();
-        drop(exchange);
-        if !whole {
-            return None;
-        }
-        self.announce_end(&mut session);
-        let mut settings = HttpPersistentSettings::for_session(&session);
-        settings.set_user_context(Box::new(Warm));
-        let stream = session.finish().await.ok()??;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    // What `async_trait` would make of it has room for the session twice.
+    fn process_new_http<'proxy, 'watch, 'both>(
+        self: &'proxy Arc<Self>,
+        session: ServerSession,
+        _shutdown: &'watch ShutdownWatch,
+    ) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'both>>
+    where
+        'proxy: 'both,
+        'watch: 'both,
+    {
+        Box::pin(self.message(Box::new(session)))
     }
 
     fn server_options(&self) -> Option<&HttpServerOptions> {

@@ -5,10 +5,14 @@
 //! Handshakes in progress aren't counted; pingora ends them after 60 s. It waits for ever, though, for
 //! whoever has chosen HTTP/2 to begin with it, so that wait is bounded here.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use pingora::{apps::ServerApp, protocols::Stream, server::ShutdownWatch};
+use pingora::{
+    apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream, ServerApp},
+    protocols::{ALPN, Stream, http::ServerSession},
+    server::ShutdownWatch,
+};
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::peer::Connection;
@@ -59,36 +63,67 @@ impl<A> Limited<A> {
 }
 
 #[async_trait]
-impl<A: ServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
+impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
     async fn process_new(
         self: &Arc<Self>,
         session: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let Ok(_place) = Arc::clone(&self.connections.free).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.connections.free).try_acquire_owned() else {
             self.metrics.refuse_connection(&self.listener, "limit");
             tracing::debug!(most = self.connections.most, "connection closed: too many");
             return None;
         };
-        let _open = self.metrics.open_connection(&self.listener);
-        let tls = session.get_ssl_digest();
-        let serving = async {
-            let mut again = self.app.process_new(session, shutdown).await;
-            while let Some(session) = again {
-                again = self.app.process_new(session, shutdown).await;
+        let open = self.metrics.open_connection(&self.listener);
+        let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
+        let limit = self.first_request;
+        // pingora's task has room for a handshake, some 9 KiB, for as long as it runs. It ends here.
+        tokio::spawn(async move {
+            let _held = (place, open);
+            let tls = session.get_ssl_digest();
+            let connection = tls.as_deref().and_then(Connection::of);
+            tokio::select! {
+                () = serve(app, session, &shutdown) => {}
+                () = not_begun(connection, limit) => {}
             }
-        };
-        let connection = tls.as_deref().and_then(Connection::of);
-        tokio::select! {
-            () = serving => {}
-            () = not_begun(connection, self.first_request) => {}
-        }
+        });
         None
     }
 
     async fn cleanup(&self) {
-        self.app.cleanup().await;
+        self.app.http_cleanup().await;
     }
+}
+
+/// Serves what comes on one connection, as pingora does it for an [`HttpServerApp`], but without room for
+/// HTTP/2 in what waits on a connection with HTTP/1.1.
+async fn serve<A>(app: Arc<A>, stream: Stream, shutdown: &ShutdownWatch)
+where
+    A: HttpServerApp + Send + Sync + 'static,
+{
+    if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+        app.process_new(stream, shutdown).await;
+        return;
+    }
+    let mut next = message(&app, stream, None, shutdown).await;
+    while let Some((stream, settings)) = next.map(ReusedHttpStream::consume) {
+        next = message(&app, stream, settings, shutdown).await;
+    }
+}
+
+/// Begins with the next message. Not a future of its own, which would keep room for the session.
+fn message<'a, A: HttpServerApp>(
+    app: &'a Arc<A>,
+    stream: Stream,
+    settings: Option<HttpPersistentSettings>,
+    shutdown: &'a ShutdownWatch,
+) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'a>> {
+    let mut session = ServerSession::new_http1(stream);
+    match settings {
+        Some(settings) => settings.apply_to_session(&mut session),
+        None => session.set_keepalive((!*shutdown.borrow()).then_some(60)),
+    }
+    app.process_new_http(session, shutdown)
 }
 
 /// Ends when a TLS connection hasn't begun in time, and never otherwise.
