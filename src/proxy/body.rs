@@ -16,6 +16,9 @@ use pingora::protocols::http::ServerSession;
 use super::head;
 use crate::denial::Denial;
 
+/// Memory that is taken at the beginning of a body at most, beyond what has come of it.
+const USUAL: usize = 64 * 1024;
+
 /// The memory that bodies and held answers may take, over all calls.
 #[derive(Debug)]
 pub struct Budget {
@@ -116,6 +119,10 @@ pub(super) async fn read(
                 Ok(None) => Ok((part, reservation)),
                 Ok(Some(_)) | Err(_) => Err(Denial::Framing("the body is longer than announced")),
             };
+        }
+        if whole.is_empty() {
+            // Once for what is usual; what is longer grows as it comes.
+            whole.reserve(announced.unwrap_or_default().clamp(length, USUAL.max(length)));
         }
         whole.extend_from_slice(&part);
     }
