@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::{Args, Subcommand, ValueEnum};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, header::CONTENT_TYPE};
 use serde::Deserialize;
 
 use crate::{
@@ -18,9 +19,11 @@ use crate::{
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Question, Settings},
     protocol::{
-        Era, Method, Target, json,
+        Era, Method, Protocol, Target,
+        a2a::{self, Traits},
+        json,
         mcp::server::{self, Asks, ServerMessage},
-        method::Governs,
+        method::{Governs, Rule},
     },
 };
 
@@ -83,7 +86,7 @@ struct Explain {
     method: String,
     #[command(flatten)]
     target: TargetOptions,
-    /// Arguments of the tool, as JSON.
+    /// Arguments of the tool, or parameters of a call of A2A, as JSON.
     #[arg(long)]
     arguments: Option<String>,
     /// Parameters of a request of the server to the caller, as JSON.
@@ -92,7 +95,7 @@ struct Explain {
     /// Name of the listener.
     #[arg(long, default_value = "inbound")]
     listener: String,
-    /// Era of the message.
+    /// Era of the message; calls of A2A are of version 1.0.
     #[arg(long, value_enum, default_value = "modern")]
     era: EraName,
 }
@@ -267,8 +270,12 @@ impl Case {
             (Some(_), _) => return Err(format!("`{}` touches the caller", self.method)),
             (None, target) => target,
         };
-        let document = given
-            .arguments
+        let protocol = method.rule().map_or(Protocol::Mcp, Rule::protocol);
+        let (arguments, traits) = match protocol {
+            Protocol::Mcp => (given.arguments, None),
+            Protocol::A2a => (None, given.traits(&method)?),
+        };
+        let document = arguments
             .map(|text| json::scan(text.as_bytes(), json::Limits::default()))
             .transpose()
             .map_err(|error| format!("arguments: {error}"))?;
@@ -280,10 +287,11 @@ impl Case {
             target: &target,
             arguments: document.as_ref().map(json::Document::root),
             asks: asks.as_ref(),
-            a2a: None,
-            era: match self.era {
-                EraName::Legacy => Era::Legacy,
-                EraName::Modern => Era::Modern,
+            a2a: traits.as_ref(),
+            era: match (protocol, self.era) {
+                (Protocol::A2a, _) => Era::V10,
+                (Protocol::Mcp, EraName::Legacy) => Era::Legacy,
+                (Protocol::Mcp, EraName::Modern) => Era::Modern,
             },
             delegation: None,
         }))
@@ -298,6 +306,17 @@ struct Given<'a> {
 }
 
 impl Given<'_> {
+    /// What a call of A2A tells, read as it would be from the wire; `None` without parameters.
+    fn traits(&self, method: &Method) -> Result<Option<Traits>, String> {
+        let Some(params) = self.arguments else { return Ok(None) };
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = text_of(method.name(), params).into();
+        let call = a2a::decode(&HttpMethod::POST, "", None, &headers, body)
+            .map_err(|error| format!("arguments: {error}"))?;
+        Ok(call.a2a.map(|facts| facts.traits))
+    }
+
     /// What the server asks, read as it would be from the wire; `None` if the method is a caller's.
     fn asks(&self, method: &Method) -> Result<Option<Asks>, String> {
         let name = method.name();
@@ -306,14 +325,19 @@ impl Given<'_> {
             (Some(_), Some(_)) => return Err(format!("`{name}` is nothing that servers ask")),
             (_, None) => return Ok(None),
         }
-        let (quoted, params) = (serde_json::Value::from(name), self.asks.unwrap_or("{}"));
-        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{quoted},"params":{params}}}"#);
+        let text = text_of(name, self.asks.unwrap_or("{}"));
         match server::decode(text.as_bytes(), Era::Legacy) {
             Ok(ServerMessage::Request { asked, .. }) => Ok(Some(asked.asks)),
             Ok(_) => Err(format!("`{name}` is nothing that servers ask")),
             Err(refused) => Err(format!("asks: {refused}")),
         }
     }
+}
+
+/// The JSON-RPC text of a call.
+fn text_of(method: &str, params: &str) -> String {
+    let quoted = serde_json::Value::from(method);
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":{quoted},"params":{params}}}"#)
 }
 
 impl TargetOptions {

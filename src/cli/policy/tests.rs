@@ -195,3 +195,44 @@ fn the_commands_of_the_page_on_grants_work() {
     }
     assert!(ran >= 4, "{ran}");
 }
+
+#[test]
+fn calls_between_agents_are_asked_about_with_their_message() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let at = directory.path();
+    let policy = r#"@id("texts") permit(principal, action == Action::"SendMessage", resource)
+        when { ["text"].containsAll(context.a2a.parts) };
+        @id("reads") permit(principal, action in Action::"read", resource);"#;
+    fs::write(at.join("a.cedar"), policy).expect("written");
+    fs::create_dir(at.join("tests")).expect("created");
+    let at = at.to_str().expect("text");
+    let case = |rest: &str| {
+        let case = format!(r#"{{"cases":[{{"principal":"spiffe://td/a","server":"s",{rest}}}]}}"#);
+        fs::write(directory.path().join("tests/a.json"), case).expect("written");
+        lictor_policy(&["test", at])
+    };
+    let (passed, mistake) = (ExitCode::SUCCESS, ExitCode::from(2));
+    let send = |message: &str, expect: &str| {
+        let method = r#""method":"SendMessage","arguments":{"message":"#;
+        format!(r#"{method}{message}}},"expect":"{expect}""#)
+    };
+    for (rest, expected) in [
+        (send(r#"{"parts":[{"text":"a"}]}"#, "allow"), passed),
+        (send(r#"{"parts":[{"text":"a"},{"url":"https://a.example"}]}"#, "deny"), passed),
+        (send(r#"{"parts":[{"text":"a","url":"b"}]}"#, "deny"), mistake),
+        (r#""method":"SendMessage","expect":"deny""#.to_owned(), passed),
+        (r#""method":"GetTask","task":"t","expect":"allow","policy":"reads""#.to_owned(), passed),
+        (r#""method":"GetAgentCard","expect":"deny""#.to_owned(), passed),
+    ] {
+        let (code, out) = case(&rest);
+        assert_eq!(code, expected, "{rest}: {out}");
+    }
+    let message = r#"{"message":{"parts":[{"data":{"secret":1}}]}}"#;
+    let base = ["explain", "--directory", at, "--server", "s", "--principal", "spiffe://td/a"];
+    let explain = |rest: &[&str]| lictor_policy(&[&base, rest].concat());
+    let (code, out) = explain(&["--method", "SendMessage", "--arguments", message]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(out.contains("context.a2a.parts") && !out.contains("secret"), "{out}");
+    let (_, out) = explain(&["--method", "SendMessage"]);
+    assert!(out.contains("depends on what the message told"), "{out}");
+}
