@@ -31,6 +31,8 @@ pub enum Denial {
     UnknownSession,
     /// The task doesn't exist, or belongs to somebody else.
     UnknownTask,
+    /// The call may come from several callers, and no chain speaks for all of them.
+    DelegationAmbiguous,
     /// What the call says it goes on with was never given to the caller for such a call.
     UnknownContinuation,
     /// An address for push notifications that the agent must not be told, and what is wrong with it.
@@ -133,6 +135,7 @@ impl Denial {
             Self::NotAsked => row(409, 4090, "not_asked"),
             Self::UnknownSession => row(404, 4041, "unknown_session"),
             Self::UnknownTask => unknown_task(era),
+            Self::DelegationAmbiguous => retryable(row(200, 4091, "delegation_ambiguous")),
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
             Self::PushUrl(_) => row(200, 4038, "push_url_refused"),
             Self::DelegationInvalid(_) => row(200, 4037, "delegation_invalid"),
@@ -178,6 +181,9 @@ impl Denial {
             Self::NotAsked => "no open request of the server has this id".into(),
             Self::UnknownSession => "session not found; initialize again".into(),
             Self::UnknownTask => "task not found".into(),
+            Self::DelegationAmbiguous => {
+                "the call may come from several callers; say which, or try again shortly".into()
+            }
             Self::UnknownContinuation => {
                 "request state not found; call again without `requestState`".into()
             }

@@ -19,10 +19,11 @@ use tracing::{Span, field};
 use uuid::Uuid;
 
 use crate::{
+    delegation::{Behalf, Hop, Objection, link::Rung},
     denial::Row,
     governance::Permit,
     identity::Principal,
-    ledger::{Decision, Entry, Event, Ledger, Mode},
+    ledger::{self, Decision, Entry, Event, Ledger, Mode},
     policy,
     protocol::{Call, Protocol, Target},
     telemetry::{
@@ -109,6 +110,10 @@ pub struct Exchange {
     pub request_digest: Option<[u8; 32]>,
     /// The decoded message.
     pub call: Option<Call>,
+    /// By whose authority it is made.
+    pub behalf: Behalf,
+    /// Who of those objects to it.
+    pub objection: Option<Objection>,
     /// Version of the policies that judged it.
     pub policy_version: Option<Arc<str>>,
     /// What the policies said where the call was refused.
@@ -123,6 +128,8 @@ pub struct Exchange {
     pub token_wait: Duration,
     /// Lictor's own time: from the whole message being read to its being forwarded, without those waits.
     pub own_time: Duration,
+    /// Label of the denial with which the proxy at the other end refused it.
+    pub peer_denied: Option<Arc<str>>,
     /// HTTP status of the answer.
     pub status: Option<u16>,
     /// What was delivered of the answer's body.
@@ -186,6 +193,8 @@ impl Exchange {
             taken: None,
             request_digest: None,
             call: None,
+            behalf: Behalf::default(),
+            objection: None,
             policy_version: None,
             refused_decisions: Vec::new(),
             stage: None,
@@ -193,6 +202,7 @@ impl Exchange {
             intent_wait: Duration::ZERO,
             token_wait: Duration::ZERO,
             own_time: Duration::ZERO,
+            peer_denied: None,
             status: None,
             delivered: Delivered::default(),
             end: None,
@@ -254,9 +264,11 @@ impl Exchange {
         entry.policy_version.clone_from(&self.policy_version);
         entry.would_deny = self.would_deny();
         entry.req_sha256 = self.request_digest;
+        entry.behalf = self.written_behalf().map(Box::new);
         if event == Event::Intent {
             return entry;
         }
+        entry.peer_denied.clone_from(&self.peer_denied);
         entry.status = Some(self.status_label());
         entry.http_status = self.status;
         entry.latency_us = Some(micros(self.elapsed()));
@@ -266,6 +278,27 @@ impl Exchange {
         let broken = matches!(self.end, Some(End::Broken(_)));
         entry.complete = Some(self.delivered.complete && !broken);
         entry
+    }
+
+    /// By whose authority it is made, as it is written down. Of several chains it is the first.
+    fn written_behalf(&self) -> Option<ledger::Behalf> {
+        let chain = self.behalf.chains().first();
+        if chain.is_none() && self.behalf.rung().is_none() {
+            return None;
+        }
+        let last = chain.and_then(|chain| chain.hops().last());
+        let inbound = self.behalf.rung().is_none();
+        Some(ledger::Behalf {
+            link: self.behalf.rung().map(Rung::as_str),
+            hops: chain.map(|chain| chain.depth() as u64),
+            root: last.map(|hop| hop.root().shared()),
+            run: last.map(Hop::run),
+            peer_call: last.filter(|_| inbound).and_then(Hop::call),
+            objection: self
+                .objection
+                .as_ref()
+                .map(|objection| (objection.hop as u64, objection.id.shared())),
+        })
     }
 
     fn decision(&self) -> Decision {

@@ -6,9 +6,10 @@
 //! | step | who | what it adds to the exchange |
 //! |---|---|---|
 //! | head | `head`, `origin`, [`crate::listener`] | principal, route |
-//! | body | `body`, [`crate::protocol`] | digest, call |
+//! | body | `body`, [`crate::protocol`], `behalf` | digest, call, by whose authority |
 //! | judge | [`crate::governance`] | permit |
 //! | user's token | `user_token`, [`crate::upstream`] | – |
+//! | delegate | `behalf`, [`crate::delegation`] | – |
 //! | intent | [`crate::ledger`] | – |
 //! | forward | [`crate::upstream`] | status |
 //! | answer | `relay`, [`crate::response`] | what was delivered |
@@ -22,6 +23,7 @@ mod agent;
 mod answer;
 mod answered;
 mod asked;
+mod behalf;
 mod body;
 mod caller;
 mod document;
@@ -45,7 +47,7 @@ mod user_token;
 use std::{pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
-use http::Method;
+use http::{HeaderValue, Method};
 use pingora::{
     apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream},
     protocols::http::ServerSession,
@@ -54,7 +56,7 @@ use pingora::{
 use tokio::time::timeout;
 use tracing::Instrument;
 
-pub use self::{answered::Answered, body::Budget, sse_endpoint::Streams};
+pub use self::{answered::Answered, behalf::Delegation, body::Budget, sse_endpoint::Streams};
 use self::{
     body::Reservation,
     drain::{Drain, Phase},
@@ -63,6 +65,7 @@ use self::{
     sse_endpoint::Leg,
 };
 use crate::{
+    delegation::link::Inbound,
     denial::Denial,
     exchange::{End, Exchange, Record},
     governance::{Chain, Owned},
@@ -89,6 +92,8 @@ pub struct Shared {
     pub streams: Streams,
     /// Requests of servers that were answered here.
     pub answered: Answered,
+    /// On whose behalf calls are made, where that is configured.
+    pub delegation: Option<Delegation>,
     /// Bytes of bodies in flight.
     pub budget: Arc<Budget>,
     /// Bounds.
@@ -131,6 +136,10 @@ struct Read {
     owned: Owned,
     /// For whom it goes out; known once it was judged.
     on_behalf: Option<OnBehalf>,
+    /// An inbound call, as long as it is live.
+    live: Option<Inbound>,
+    /// The header of the next hop of an outbound one.
+    hop: Option<HeaderValue>,
     /// Held until the upstream has taken the body.
     reservation: Option<Reservation>,
 }
@@ -225,6 +234,7 @@ impl Proxy {
         let mut read = self.read(session, exchange).await?;
         self.judge(exchange, &mut read).await?;
         self.exchange_user_token(session, exchange, &mut read).await?;
+        self.delegate(session, exchange, &mut read)?;
         self.write_intent(exchange).await?;
         let answer = self.forward(session, exchange, &mut read).await?;
         self.answer(session, exchange, &read, answer).await

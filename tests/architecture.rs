@@ -22,13 +22,24 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "config",
         &[
-            "admin", "identity", "ledger", "listener", "policy", "protocol", "proxy", "state",
+            "admin",
+            "delegation",
+            "identity",
+            "ledger",
+            "listener",
+            "policy",
+            "protocol",
+            "proxy",
+            "state",
             "upstream",
         ],
     ),
     ("delegation", &["identity", "protocol"]),
     ("denial", &["protocol", "identity", "delegation"]),
-    ("exchange", &["denial", "governance", "identity", "ledger", "policy", "protocol"]),
+    (
+        "exchange",
+        &["delegation", "denial", "governance", "identity", "ledger", "policy", "protocol"],
+    ),
     ("governance", &["policy", "denial", "protocol", "identity", "delegation"]),
     ("identity", &[]),
     ("ledger", &[]),
@@ -38,6 +49,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "proxy",
         &[
+            "delegation",
             "denial",
             "exchange",
             "governance",

@@ -21,8 +21,8 @@ use std::{path::Path, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    admin, identity, ledger, listener, policy, proxy::settings as proxy_settings, state, telemetry,
-    upstream,
+    admin, delegation, identity, ledger, listener, policy, proxy::settings as proxy_settings,
+    state, telemetry, upstream,
 };
 
 pub use drop_in::{Governed, drop_in, state_directory};
@@ -43,6 +43,8 @@ pub struct Config {
     pub upstreams: Vec<upstream::Settings>,
     /// What callers may do.
     pub policy: policy::Settings,
+    /// What chains of delegation may be. `None`: everybody calls for themselves.
+    pub delegation: Option<delegation::Settings>,
     /// The record of every call.
     pub ledger: ledger::Settings,
     /// Where it is kept what belongs to whom.

@@ -3,6 +3,8 @@
 //! Keys that must be there are optional to serde and `required` in the schema: a file with faults
 //! can then be read as far as it goes, so that all its faults are told at once.
 
+mod delegation;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -20,6 +22,8 @@ pub(super) use upstream::{
     Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream,
 };
 
+pub(super) use delegation::{Delegation, Mode as DelegationMode, Origin, Pair};
+
 /// Configuration of one Lictor process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -36,6 +40,8 @@ pub(super) struct Document {
     /// What callers may do.
     #[schemars(required)]
     pub policy: Option<Policy>,
+    /// On whose behalf calls are made; without it, everybody calls for themselves.
+    pub delegation: Option<Delegation>,
     /// The tamper-evident record of every call.
     #[schemars(required)]
     pub ledger: Option<Ledger>,

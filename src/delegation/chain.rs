@@ -123,6 +123,8 @@ pub enum Limit {
     Mode,
     /// The hop's capabilities.
     Capabilities,
+    /// What grants say of how far calls of the hop's issuer may be passed on.
+    Grants,
     /// The policies, asked with the hop's issuer for principal.
     Policies,
 }
@@ -181,6 +183,7 @@ impl fmt::Display for Objection {
         let limit = match to {
             Limit::Mode => "its mode",
             Limit::Capabilities => "its capabilities",
+            Limit::Grants => "the grants to it",
             Limit::Policies => "the policies for it",
         };
         write!(f, "hop {hop}, `{id}`: {limit}")
@@ -356,6 +359,12 @@ impl Hop {
     /// Its id, by which it can be revoked.
     pub fn id(&self) -> &str {
         &self.claims.id
+    }
+
+    /// The call that it was made for, in the ledger of whoever made it; `None` if it isn't told by its id.
+    pub fn call(&self) -> Option<uuid::Uuid> {
+        let bytes = data_encoding::BASE64URL_NOPAD.decode(self.claims.id.as_bytes()).ok()?;
+        uuid::Uuid::from_slice(&bytes).ok()
     }
 
     /// The run it belongs to.

@@ -3,7 +3,6 @@
 //! What would be refused where it arrives isn't made: whoever asks for more than it was given is told here.
 
 use data_encoding::BASE64URL_NOPAD;
-use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -20,6 +19,8 @@ const ALGORITHMS: [Algorithm; 4] =
 /// The call that a hop is made for, and what the hop is to allow.
 #[derive(Clone, Copy, Debug)]
 pub struct Next<'a> {
+    /// The id of the call, by which the neighbour's ledger finds it in ours.
+    pub id: Uuid,
     /// The proxy that it goes to.
     pub to: &'a SpiffeId,
     /// How far those after it may go; as far as is possible, if it isn't said.
@@ -55,9 +56,6 @@ pub enum MintError {
     /// The key is of a kind that doesn't sign tokens.
     #[error("our key is of a kind that signs no tokens")]
     Key,
-    /// There is no randomness.
-    #[error("the system has no random numbers")]
-    Random,
     /// It can't be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -160,8 +158,6 @@ fn mint(
         return Err(MintError::Loop(id.clone()));
     }
     let algorithm = svid.choose(&ALGORITHMS).ok_or(MintError::Key)?;
-    let mut id = [0; 16];
-    SystemRandom::new().fill(&mut id).map_err(|_| MintError::Random)?;
     let Given { root, user, run, depth, previous, mode, expires: _ } = given;
     let claims = Claims {
         issuer: svid.id.clone(),
@@ -175,7 +171,7 @@ fn mint(
         capabilities: next.capabilities.clone(),
         issued: now,
         expires,
-        id: BASE64URL_NOPAD.encode(&id).into(),
+        id: BASE64URL_NOPAD.encode(next.id.as_bytes()).into(),
         body: Sha256::digest(next.body).into(),
         http_method: next.http_method.into(),
         method: next.method.into(),

@@ -12,6 +12,8 @@
 //! | `rules` | what has to hold between hops, and at the last one |
 //! | [`chain`] | header → [`Chain`], by all rules |
 //! | `replay` | a hop is shown once |
+//! | [`link`] | which inbound call an outbound one comes from |
+//! | `behalf` | by whose authority a call is made |
 //! | [`mint`] | the next hop, or the first |
 //! | [`settings`] | what the operator allows |
 //!
@@ -21,8 +23,10 @@
 //!
 //! The header is hop by hop: it is taken off on the way in, and what goes out is made here.
 
+mod behalf;
 pub mod capability;
 pub mod chain;
+pub mod link;
 pub mod mint;
 pub mod mode;
 mod replay;
@@ -30,6 +34,7 @@ mod rules;
 pub mod settings;
 pub mod token;
 
+pub use behalf::{Ambiguous, Behalf};
 pub use capability::{Capabilities, CapabilityError};
 pub use chain::{
     Arrival, Chain, ChainError, Hop, Limit, Objection, Revoked, Shown, Site, Verifier,

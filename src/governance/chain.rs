@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use crate::{
-    delegation,
+    delegation::Behalf,
     denial::Denial,
     identity::Principal,
     policy::{Decision, Delegation, Policies, Question},
@@ -23,8 +23,8 @@ pub struct Request<'a> {
     pub server: &'a str,
     /// Name of the listener it came in on.
     pub listener: &'a str,
-    /// On whose behalf it is made, if it came with a chain that holds.
-    pub delegation: Option<&'a delegation::Chain>,
+    /// By whose authority it is made.
+    pub behalf: &'a Behalf,
     /// Whether denials are only recorded (`mode: shadow` of the route).
     pub shadow: bool,
 }

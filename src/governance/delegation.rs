@@ -16,9 +16,13 @@
 
 use super::chain::{Facts, Findings, Request, Stage, Verdict};
 use crate::{
-    delegation::{Chain, Hop, Limit, Objection, Settings},
+    delegation::{Behalf, Chain, Hop, Limit, Mode, Objection, Settings},
     denial::Denial,
-    policy::Delegation,
+    policy::{
+        Delegation,
+        grants::{Delegation as Terms, DelegationMode},
+    },
+    protocol::{Class, Method, method::Governs},
 };
 
 /// Asks everybody on whose behalf a call is made.
@@ -34,14 +38,15 @@ impl DelegationStage {
         Self { settings }
     }
 
-    /// A caller that acts by itself.
+    /// A caller that acts by itself, or a workload that does so for callers who do.
     fn judge_root(&self, request: &Request<'_>, facts: &Facts) -> Result<(), Denial> {
         let (Some(settings), None) = (&self.settings, request.asked) else { return Ok(()) };
         let mode = settings.origin(&request.principal.id).ok_or(Denial::DelegationRequired)?;
+        let mode = request.behalf.own().map_or(mode, |own| mode.min(own));
         let (method, targets) = request.touches();
         for target in targets {
             let question = request.question(request.principal, method, target, None);
-            if !mode.permits(facts.policies.decide(&question).class) {
+            if !reaches(mode, method, facts.policies.decide(&question).class) {
                 return Err(Denial::DelegationRequired);
             }
         }
@@ -55,25 +60,42 @@ impl Stage for DelegationStage {
     }
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict {
-        let verdict = match request.delegation {
-            None => self.judge_root(request, facts),
-            Some(chain) => chain.hops().enumerate().try_for_each(|(at, hop)| {
-                let objects = |to| {
-                    let id = hop.principal().id.clone();
-                    Denial::DelegationDenied(Objection { hop: at, id, to })
-                };
-                judge_hop(request, facts, findings, &place(chain, at, hop), hop).map_err(objects)
-            }),
-        };
-        match verdict {
-            Ok(()) => Verdict::Continue,
-            Err(denial) => Verdict::Deny(denial),
+        if request.behalf.is_own()
+            && let Err(denial) = self.judge_root(request, facts)
+        {
+            return Verdict::Deny(denial);
         }
+        for chain in request.behalf.chains() {
+            for (at, hop) in chain.hops().enumerate() {
+                if let Err(to) = judge_hop(request, facts, findings, &place(chain, at, hop), hop) {
+                    let id = hop.principal().id.clone();
+                    return Verdict::Deny(Denial::DelegationDenied(Objection { hop: at, id, to }));
+                }
+            }
+        }
+        Verdict::Continue
     }
 }
 
-/// Where the caller stands: it made the last hop.
-pub(super) fn of_caller(chain: &Chain) -> Option<Delegation<'_>> {
+/// A mode of grants as one of chains.
+pub fn mode(granted: DelegationMode) -> Mode {
+    match granted {
+        DelegationMode::ReadOnly => Mode::ReadOnly,
+        DelegationMode::ReadWrite => Mode::ReadWrite,
+        DelegationMode::Full => Mode::Full,
+    }
+}
+
+/// Whether a mode lets a call pass. To call another agent isn't held against it: the mode goes with the message,
+/// and binds what that agent does.
+fn reaches(mode: Mode, method: &Method, class: Class) -> bool {
+    let message = method.rule().is_some_and(|rule| rule.governs == Governs::Message);
+    message || mode.permits(class)
+}
+
+/// Where the caller stands: it made the last hop. With several chains, policies are told of the first.
+pub fn of_caller(behalf: &Behalf) -> Option<Delegation<'_>> {
+    let chain = behalf.chains().first()?;
     let (at, hop) = chain.hops().enumerate().last()?;
     Some(place(chain, at, hop))
 }
@@ -100,8 +122,18 @@ fn judge_hop(
             return Err(Limit::Policies);
         }
         if request.asked.is_none() {
+            let terms = facts.policies.delegation_for(hop.principal(), request.server, target);
+            let too_deep = terms != Terms::DEFAULT && place.depth > usize::from(terms.max_depth);
+            if too_deep || !reaches(mode(terms.mode), method, class) {
+                return Err(Limit::Grants);
+            }
             let name = target.name().unwrap_or_default();
-            hop.permits(class, request.server, method.name(), name)?;
+            if !reaches(hop.mode(), method, class) {
+                return Err(Limit::Mode);
+            }
+            if !hop.capabilities().permit(class, request.server, method.name(), name) {
+                return Err(Limit::Capabilities);
+            }
         }
     }
     Ok(())

@@ -34,7 +34,7 @@ impl Stage for PolicyStage {
             return Verdict::Deny(Denial::UnknownMethod);
         }
         for target in targets {
-            let delegation = request.delegation.and_then(delegation::of_caller);
+            let delegation = delegation::of_caller(request.behalf);
             let question = request.question(request.principal, method, target, delegation);
             let decision = policies.decide(&question);
             let denial =

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    delegation::Behalf,
     denial::Denial,
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Settings},
@@ -59,7 +60,7 @@ fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<
         asked: None,
         server: "s",
         listener: "in",
-        delegation: None,
+        behalf: &Behalf::default(),
         shadow,
     };
     chain.evaluate(&request, facts)

@@ -131,6 +131,27 @@ pub struct Entry {
     pub resp_bytes: Option<u64>,
     /// Whether the response was delivered to its end.
     pub complete: Option<bool>,
+    /// By whose authority, where it is made on somebody's behalf.
+    pub behalf: Option<Box<Behalf>>,
+    /// Label of the denial with which the proxy at the other end refused it.
+    pub peer_denied: Option<Arc<str>>,
+}
+
+/// On whose behalf a call is made.
+#[derive(Clone, Debug, Default)]
+pub struct Behalf {
+    /// How the cause of an outbound call was found.
+    pub link: Option<&'static str>,
+    /// Hops in its chain; none where the caller acts as itself.
+    pub hops: Option<u64>,
+    /// Who began the chain.
+    pub root: Option<Arc<str>>,
+    /// The run that the chain belongs to.
+    pub run: Option<Uuid>,
+    /// The call in the ledger of the caller's own proxy.
+    pub peer_call: Option<Uuid>,
+    /// The hop that objected, counted from 0, and whose it is.
+    pub objection: Option<(u64, Arc<str>)>,
 }
 
 impl Entry {
@@ -166,6 +187,8 @@ impl Entry {
             resp_sha256: None,
             resp_bytes: None,
             complete: None,
+            behalf: None,
+            peer_denied: None,
         }
     }
 }

@@ -186,20 +186,35 @@ impl Place<'_> {
         line.label("decision", entry.decision.as_str());
         line.label("direction", entry.direction);
         line.label("era", entry.era);
+        let behalf = entry.behalf.as_ref();
+        if let Some((hop, peer)) = behalf.and_then(|behalf| behalf.objection.as_ref()) {
+            line.number("hop", *hop);
+            line.name("hop_peer", &**peer, MAX_PEER);
+        }
+        line.number("hops", behalf.and_then(|behalf| behalf.hops));
         line.number("http_status", entry.http_status.map(u64::from));
         line.label("kind", entry.event.kind());
         line.number("latency_us", entry.latency_us);
+        line.label("link", behalf.and_then(|behalf| behalf.link));
         line.name("listener", &*entry.listener, MAX_NAME);
         line.name("method", entry.method.as_deref(), MAX_NAME);
         line.label("mode", entry.mode.as_str());
         line.number("own_us", entry.own_us);
         line.name("peer", &*entry.peer, MAX_PEER);
+        if let Some(call) = behalf.and_then(|behalf| behalf.peer_call.as_ref()) {
+            line.id("peer_call", call);
+        }
+        line.name("peer_denied", entry.peer_denied.as_deref(), MAX_NAME);
         line.names("policies", &entry.policies);
         line.name("policy_version", entry.policy_version.as_deref(), MAX_NAME);
         line.label("protocol", entry.protocol);
         line.hex("req_sha256", entry.req_sha256.as_ref());
         line.number("resp_bytes", entry.resp_bytes);
         line.hex("resp_sha256", entry.resp_sha256.as_ref());
+        line.name("root", behalf.and_then(|behalf| behalf.root.as_deref()), MAX_PEER);
+        if let Some(run) = behalf.and_then(|behalf| behalf.run.as_ref()) {
+            line.id("run", run);
+        }
         line.number("seq", self.seq);
         line.name("server", entry.server.as_deref(), MAX_NAME);
         line.label("stage", entry.stage);

@@ -71,6 +71,14 @@ pub struct Row {
     pub resp_sha256: Option<String>,
     pub resp_bytes: Option<u64>,
     pub complete: Option<bool>,
+    pub link: Option<String>,
+    pub hop: Option<u64>,
+    pub hop_peer: Option<String>,
+    pub hops: Option<u64>,
+    pub root: Option<String>,
+    pub run: Option<String>,
+    pub peer_call: Option<String>,
+    pub peer_denied: Option<String>,
     /// The stored JSON, byte for byte.
     #[serde(skip)]
     pub json: String,
@@ -204,9 +212,10 @@ impl Filter {
     fn matches(&self, row: &Row) -> bool {
         let is =
             |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
-        let call = row.call_id.as_deref().unwrap_or_default();
-        self.call_id.as_ref().is_none_or(|start| call.starts_with(start.as_str()))
-            && is(&self.peer, &row.peer)
+        let calls = [&row.call_id, &row.cause, &row.peer_call];
+        self.call_id.as_ref().is_none_or(|start| {
+            calls.into_iter().flatten().any(|call| call.starts_with(start.as_str()))
+        }) && is(&self.peer, &row.peer)
             && is(&self.decision, &row.decision)
             && is(&self.method, &row.method)
             && self.since.as_ref().is_none_or(|since| row.ts >= *since)

@@ -35,7 +35,7 @@ use std::{
 
 pub use self::{
     check::Fault,
-    entry::{Decision, Entry, Event, Mode},
+    entry::{Behalf, Decision, Entry, Event, Mode},
     genesis::{Genesis, Previous, SignFn, SignedBy, Signer},
     line::{Hash, link_hash},
     list::{Filter, ListError, Row, Rows, find, list, printable},

@@ -21,7 +21,7 @@ use quick_cache::sync::Cache;
 use super::{
     Decision, Delegation, Question, Settings, agents, asked,
     entities::{Triple, World},
-    grants::{self, Delegation},
+    grants,
     index::{Index, Slice},
     input::{self, Lifted},
     key::{Key, KeyRef},
@@ -128,7 +128,7 @@ impl Policies {
         principal: &Principal,
         server: &str,
         target: &Target,
-    ) -> Delegation {
+    ) -> grants::Delegation {
         let id = &principal.id;
         self.delegation.of(id.as_str(), self.world.tenant(id), server, target)
     }

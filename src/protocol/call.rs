@@ -1,6 +1,6 @@
 //! A decoded message of a caller, and the names of what it touches.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
@@ -212,6 +212,28 @@ impl Call {
     /// `params.arguments` as a cursor on `body`, to be read without another scan; always an object.
     pub fn arguments_value(&self) -> Option<json::Value<'_>> {
         self.arguments.map(|start| self.index.value(&self.body, start))
+    }
+
+    /// A text in `params._meta`, where MCP carries what other protocols have headers for.
+    pub fn meta(&self, name: &str) -> Option<Cow<'_, str>> {
+        let start = self.body.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        let root = self.index.value(&self.body, start);
+        root.member("params")?.member("_meta")?.member(name)?.as_str()
+    }
+
+    /// The conversations, tasks and the session that it belongs to.
+    pub fn conversations(&self) -> impl Iterator<Item = &str> {
+        let contexts = self.a2a.iter().flat_map(|facts| facts.contexts.iter().map(|id| &**id));
+        let tasks = self.targets.iter().filter_map(|target| match target {
+            Target::Task(id) => Some(&**id),
+            Target::Server
+            | Target::Tool(_)
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Template(_)
+            | Target::Caller => None,
+        });
+        contexts.chain(tasks).chain(self.session.as_ref().map(SessionId::expose))
     }
 
     /// Whether the answer may open a legacy session.

@@ -17,6 +17,7 @@ use super::{
     relay::{self, Collected},
 };
 use crate::{
+    delegation::link::{Inbound, LINGER},
     denial::Denial,
     exchange::{End, Exchange},
     identity::Principal,
@@ -37,6 +38,7 @@ struct Delivery<'a> {
     served: &'a Served,
     call: &'a Call,
     owner: Arc<str>,
+    live: Option<&'a Inbound>,
     /// What this answer has handed over already.
     handed: HashSet<(state::Kind, Box<str>)>,
 }
@@ -62,7 +64,7 @@ impl Proxy {
             Collected::Begun(denial) => return Err(denial.into()),
         };
         self.still_believed(read.peer.as_deref())?;
-        let mut delivery = self.delivery(call, principal, served);
+        let mut delivery = self.delivery(call, principal, served, read.live.as_ref());
         let edited = match delivery.document(&whole).await {
             Ok(edited) => edited,
             // An error page says enough by its status.
@@ -83,9 +85,10 @@ impl Proxy {
         call: &'a Call,
         principal: &Principal,
         served: &'a Served,
+        live: Option<&'a Inbound>,
     ) -> Delivery<'a> {
         let owner = principal.id.shared();
-        Delivery { proxy: self, served, call, owner, handed: HashSet::new() }
+        Delivery { proxy: self, served, call, owner, live, handed: HashSet::new() }
     }
 
     /// The look at a stream of an agent's events.
@@ -94,9 +97,10 @@ impl Proxy {
         call: &'a Call,
         principal: &Principal,
         served: &'a Served,
+        live: Option<&'a Inbound>,
     ) -> AgentEvents<'a> {
         let splitter = Splitter::new(self.shared.limits.answer);
-        AgentEvents { delivery: self.delivery(call, principal, served), splitter }
+        AgentEvents { delivery: self.delivery(call, principal, served, live), splitter }
     }
 }
 
@@ -131,6 +135,11 @@ impl Delivery<'_> {
 
     /// Gives what an answer hands out to the caller, before the caller hears of it.
     async fn hand_over(&mut self, given: &Given) -> Result<(), Denial> {
+        if let (Some(live), Some(runs)) = (self.live, given.runs) {
+            // What the agent calls for a task that goes on after this answer is on this caller's behalf, too.
+            let now = self.proxy.shared.record.clock.unix();
+            live.linger(runs.then(|| now + LINGER));
+        }
         let tasks = given.tasks.iter().map(|id| (state::Kind::Task, id));
         let contexts = given.contexts.iter().map(|id| (state::Kind::Context, id));
         for (kind, id) in tasks.chain(contexts) {
@@ -142,6 +151,9 @@ impl Delivery<'_> {
             let (server, now) = (&self.served.server, shared.record.clock.unix());
             let bound = shared.owners.bind(kind, server, id, &self.owner, now).await;
             bound.map_err(Proxy::undeliverable)?;
+            if let Some(live) = self.live {
+                live.name(id);
+            }
             self.handed.insert(named);
         }
         Ok(())

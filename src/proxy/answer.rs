@@ -21,9 +21,10 @@ use super::{
     sse_endpoint::Leg,
 };
 use crate::{
+    delegation::Behalf,
     denial::Denial,
     exchange::{End, Exchange, Occasion},
-    governance::{Permit, Visibility},
+    governance::{Permit, Visibility, delegation},
     identity::Principal,
     protocol::{Call, Era, Kind, Protocol, SessionId},
     response::{ListFilter, Look},
@@ -68,6 +69,9 @@ impl Proxy {
         let (head, body) = answer.into_parts();
         if let (StatusCode::UNAUTHORIZED, Some(user)) = (head.status, &read.on_behalf) {
             served.upstream.doubt(user);
+        }
+        if served.upstream.settings().identity().is_some() {
+            exchange.peer_denied = peer_denied(&head.headers);
         }
         if head.status.is_informational() || head.status.is_redirection() {
             return Err(Denial::UpstreamUnreadable.into());
@@ -125,14 +129,23 @@ impl Proxy {
         let edited = may_hold_list(call) && !served.route.shadow;
         let sight = match (passing, served.route.protocol) {
             (Passing::Document(look), _) => Sight::Document(look),
-            (Passing::Events, Protocol::A2a) => {
-                Sight::Agent(Box::new(self.agent_events(call, principal, served)))
-            }
+            (Passing::Events, Protocol::A2a) => Sight::Agent(Box::new(self.agent_events(
+                call,
+                principal,
+                served,
+                read.live.as_ref(),
+            ))),
             (Passing::Events, Protocol::Mcp) => {
-                let back = self.back((call, principal, permit), exchange.id, read, &head.headers);
+                let back = self.back(
+                    (call, principal, &exchange.behalf, permit),
+                    exchange.id,
+                    read,
+                    &head.headers,
+                );
                 let back = back.ok_or(Denial::NoRoute)?;
-                let lists = edited
-                    .then(|| ListFilter { visibility: self.visibility(call, principal, served) });
+                let lists = edited.then(|| ListFilter {
+                    visibility: self.visibility(call, principal, &exchange.behalf, served),
+                });
                 Sight::Events(Box::new(Events::new(back, lists, self.shared.limits.answer)))
             }
         };
@@ -160,10 +173,11 @@ impl Proxy {
         let streams = sight.shape() == Shape::Events;
         let _open = streams.then(|| self.shared.record.metrics.open_stream());
         let judged_by = exchange.policy_version.as_deref().unwrap_or_default();
+        let behalf = &exchange.behalf;
         let standing = || {
             self.still_believed(read.peer.as_deref())?;
             if listens(call) {
-                self.still_permitted(call, principal, served, &read.owned, judged_by)?;
+                self.still_permitted((call, principal, behalf), served, &read.owned, judged_by)?;
             }
             Ok(())
         };
@@ -190,12 +204,12 @@ impl Proxy {
     /// The exchange, as messages of the server in an answer with these headers see it.
     pub(super) fn back<'a>(
         &'a self,
-        parties: (&'a Call, &'a Principal, &'a Permit),
+        parties: (&'a Call, &'a Principal, &'a Behalf, &'a Permit),
         cause: Uuid,
         read: &'a Read,
         headers: &HeaderMap,
     ) -> Option<Back<'a>> {
-        let (call, principal, permit) = parties;
+        let (call, principal, behalf, permit) = parties;
         let served = self.routes.get(read.route)?;
         let occasion = Occasion {
             record: Arc::clone(&self.shared.record),
@@ -217,6 +231,7 @@ impl Proxy {
             served,
             call,
             principal,
+            behalf,
             owned: &read.owned,
             permit,
             on_behalf: read.on_behalf.as_ref()?,
@@ -233,10 +248,11 @@ impl Proxy {
         &'a self,
         call: &Call,
         principal: &'a Principal,
+        behalf: &'a Behalf,
         served: &'a Served,
     ) -> Visibility<'a> {
         Visibility {
-            delegation: None,
+            delegation: delegation::of_caller(behalf),
             policies: self.shared.policies.load_full(),
             principal,
             server: &served.server,
@@ -299,6 +315,11 @@ impl Proxy {
         }
         headers
     }
+}
+
+/// What the proxy at the other end says it refused a call as.
+fn peer_denied(headers: &HeaderMap) -> Option<Arc<str>> {
+    headers.get(headers::DENIAL)?.to_str().ok().map(Into::into)
 }
 
 /// Whether an answer may bring a session id that is new to the caller.

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::{Proxy, Served, sse_endpoint::Open};
 use crate::{
+    delegation::Behalf,
     denial::Denial,
     exchange::{Asking, Occasion},
     governance::{Facts, Owned, Permit, Request},
@@ -47,6 +48,7 @@ pub(super) struct Back<'a> {
     pub(super) served: &'a Served,
     pub(super) call: &'a Call,
     pub(super) principal: &'a Principal,
+    pub(super) behalf: &'a Behalf,
     pub(super) owned: &'a Owned,
     pub(super) permit: &'a Permit,
     /// For whom the call went out, and with it what is sent beside it.
@@ -217,7 +219,7 @@ impl Back<'_> {
             asked: Some(asked),
             server: &self.served.server,
             listener: &self.proxy.name,
-            delegation: None,
+            behalf: self.behalf,
             shadow: self.served.route.shadow,
         };
         let verdict = asking.judged(&version, self.proxy.shared.chain.evaluate(&request, &facts));

@@ -65,7 +65,7 @@ impl Proxy {
         };
         let seen = match is_list {
             true => {
-                let visibility = self.visibility(call, principal, served);
+                let visibility = self.visibility(call, principal, &exchange.behalf, served);
                 listed(&ListFilter { visibility }, &coming.head, whole, &own)?
             }
             false => whole,
@@ -103,7 +103,12 @@ impl Proxy {
         if !asks && !answer::lists(call) {
             return Ok((Vec::new(), OwnTasks::new()));
         }
-        let back = self.back((call, principal, permit), exchange.id, read, &head.headers);
+        let back = self.back(
+            (call, principal, &exchange.behalf, permit),
+            exchange.id,
+            read,
+            &head.headers,
+        );
         let back = back.ok_or(Denial::NoRoute)?;
         let askings = match asks {
             true => back.judge_document(whole).await?,

@@ -5,7 +5,7 @@ use std::{error::Error, pin::pin};
 use pingora::protocols::http::ServerSession;
 use tokio::time::sleep;
 
-use super::{Halt, Proxy, Read, caller, drain::Phase, headers};
+use super::{Halt, Proxy, Read, behalf, caller, drain::Phase, headers};
 use crate::{
     denial::Denial,
     exchange::{End, Exchange},
@@ -32,6 +32,9 @@ impl Proxy {
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
         parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
+        if self.shared.delegation.is_some() {
+            behalf::send_along(&mut parts.headers, read.live.as_ref(), read.hop.take());
+        }
         let rest = match call.a2a.as_ref().and_then(|facts| facts.rest.as_ref()) {
             Some(rest) => Some(served.upstream.beneath(rest).ok_or(Denial::NoRoute)?),
             None => None,

@@ -24,6 +24,7 @@ const END_TO_END: &[&str] = &[
     "a2a-extensions",
     "a2a-version",
     "accept",
+    "agent-delegation",
     "authorization",
     "content-encoding",
     "content-length",

@@ -13,6 +13,11 @@ pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 /// Names the protocol revision.
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 
+/// Names the kind of a refusal, for whoever looks at heads only.
+pub(super) const DENIAL: &str = "lictor-denial";
+/// Names the decision behind a refusal.
+pub(super) const DECISION: &str = "lictor-decision";
+
 const FORWARDED: &[&str] = &[
     "a2a-extensions",
     "a2a-version",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Proxy, Read, Served, answered::Address};
 use crate::{
+    delegation::Behalf,
     denial::Denial,
     exchange::Exchange,
     governance::{Facts, Owned, Owner, Permit, Refusal, Request},
@@ -26,13 +27,14 @@ impl Proxy {
         else {
             return Err(Denial::NoRoute);
         };
+        let behalf = &exchange.behalf;
         let owned = self.owned(call, principal, &served.server).await;
         let push_refused = self.push_refused(call).await;
         // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
         let facts = Facts { policies, owned, push_refused };
-        match self.evaluate(call, principal, served, &facts) {
+        match self.evaluate((call, principal, behalf), served, &facts) {
             Ok(permit) => {
                 if call.opens_session() {
                     self.admit_session(principal)?;
@@ -55,6 +57,9 @@ impl Proxy {
             }
             Err(refusal) => {
                 exchange.stage = Some(refusal.stage);
+                if let Denial::DelegationDenied(objection) = &refusal.denial {
+                    exchange.objection = Some(objection.clone());
+                }
                 exchange.refused_decisions = refusal.decisions;
                 Err(refusal.denial)
             }
@@ -66,8 +71,7 @@ impl Proxy {
     /// Whose things are doesn't change.
     pub(super) fn still_permitted(
         &self,
-        call: &Call,
-        principal: &Principal,
+        (call, principal, behalf): (&Call, &Principal, &Behalf),
         served: &Served,
         owned: &Owned,
         judged_by: &str,
@@ -77,7 +81,7 @@ impl Proxy {
             return Ok(());
         }
         let facts = Facts { policies, owned: owned.clone(), push_refused: None };
-        match self.evaluate(call, principal, served, &facts) {
+        match self.evaluate((call, principal, behalf), served, &facts) {
             Ok(_permit) => Ok(()),
             Err(refusal) => Err(refusal.denial),
         }
@@ -85,8 +89,7 @@ impl Proxy {
 
     fn evaluate(
         &self,
-        call: &Call,
-        principal: &Principal,
+        (call, principal, behalf): (&Call, &Principal, &Behalf),
         served: &Served,
         facts: &Facts,
     ) -> Result<Permit, Refusal> {
@@ -96,7 +99,7 @@ impl Proxy {
             asked: None,
             server: &served.server,
             listener: &self.name,
-            delegation: None,
+            behalf,
             shadow: served.route.shadow,
         };
         self.shared.chain.evaluate(&request, facts)

@@ -64,9 +64,13 @@ impl Proxy {
         };
         let call = call.map_err(Denial::Undecodable)?;
         leg.expect(&call);
-        exchange.call = Some(call);
+        let call = exchange.call.insert(call);
+        if let Some(principal) = &exchange.principal {
+            exchange.behalf = self.behalf(session, principal, call, peer.as_deref())?;
+        }
         let (owned, reservation) = (Owned::default(), Some(reservation));
-        Ok(Read { route: way.route, leg, peer, owned, on_behalf: None, reservation })
+        let (on_behalf, live, hop) = (None, None, None);
+        Ok(Read { route: way.route, leg, peer, owned, on_behalf, live, hop, reservation })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

@@ -10,7 +10,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::settings::Refusals;
+use super::{
+    headers::{DECISION, DENIAL},
+    settings::Refusals,
+};
 use crate::{
     denial::{Denial, Row},
     protocol::{Call, Era, Id, Kind, Protocol, mcp},
@@ -86,9 +89,13 @@ pub(super) fn render(
         (None, _, Binding::Agent | Binding::AgentRest) => Era::V10,
     };
     let row = denial.row(era);
-    let mut headers = HeaderMap::with_capacity(8);
+    let mut headers = HeaderMap::with_capacity(10);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(DENIAL, HeaderValue::from_static(row.kind));
+    if let Ok(decision) = HeaderValue::try_from(decision_id.to_string()) {
+        headers.insert(DECISION, decision);
+    }
     let status = match binding {
         Binding::Mcp | Binding::Agent => status(row, call, refusals),
         Binding::AgentRest => rest_status(row),

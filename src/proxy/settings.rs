@@ -1,6 +1,6 @@
 //! What the exchange loop is configured with.
 
-use crate::protocol::Protocol;
+use crate::{delegation::Mode, protocol::Protocol};
 
 /// How refusals by policy are shown to callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub struct Route {
     pub protocol: Protocol,
     /// Whether this A2A agent's card is also found at the root of the listener.
     pub at_root: bool,
+    /// How far those may go whom the workload calls on this route, on behalf of whoever called it; as far as it may
+    /// itself, if it isn't said. For outbound routes.
+    pub delegate: Option<Mode>,
     /// Name of the upstream.
     pub upstream: String,
     /// Record and count what would be refused, and refuse only what can't be decoded or identified.

@@ -58,7 +58,7 @@ impl Proxy {
         })?;
         self.still_believed(read.peer.as_deref())?;
         let judged_by = exchange.policy_version.as_deref().unwrap_or_default();
-        self.still_permitted(call, principal, served, &read.owned, judged_by)?;
+        self.still_permitted((call, principal, &exchange.behalf), served, &read.owned, judged_by)?;
         exchange.token_wait = clock.instant().saturating_duration_since(started);
         read.on_behalf = Some(on_behalf);
         Ok(())

@@ -35,6 +35,14 @@ impl Settings {
             Server::Command(_) => Transport::StreamableHttp,
         }
     }
+
+    /// The SPIFFE ID that it has to prove, if it proves one.
+    pub fn identity(&self) -> Option<&SpiffeId> {
+        match &self.server {
+            Server::Http(Http { verification: Verification::Spiffe(id), .. }) => Some(id),
+            Server::Http(_) | Server::Command(_) => None,
+        }
+    }
 }
 
 /// The two kinds of server.

@@ -39,12 +39,12 @@ async fn posted(caller: &mut Caller, body: &Value) -> Answer {
     caller.send(request).await.whole().await
 }
 
-fn rpc(id: impl Into<Value>, method: &str, params: Value) -> Value {
+pub(crate) fn rpc(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
 }
 
 /// A message of version 0.3, with more members.
-fn message(more: Value) -> Value {
+pub(crate) fn message(more: Value) -> Value {
     let mut message = json!({
         "kind": "message", "messageId": "m", "role": "user",
         "parts": [{ "kind": "text", "text": "hello" }],

@@ -10,6 +10,7 @@ mod agents;
 #[path = "../support/ca.rs"]
 #[expect(dead_code, reason = "its bad certificates are for the tests of identity")]
 mod ca;
+mod delegation;
 mod exchange;
 mod framing;
 #[path = "../support/http.rs"]

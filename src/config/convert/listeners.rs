@@ -11,6 +11,7 @@ use crate::{
         Listener,
         fault::{Place, nearest},
     },
+    delegation,
     listener::{self, Direction},
     protocol::Protocol,
     proxy::settings::{Refusals, Route},
@@ -54,7 +55,7 @@ impl Reader<'_> {
         let idle = self.span(it.timeouts.idle.as_ref(), 75, &at.key("idle"));
         let keep_alive = self.span(it.timeouts.keep_alive.as_ref(), 15, &at.key("keepAlive"));
         let routes = self.required(it.routes, &place.key("routes"));
-        let routes = routes.map(|all| self.routes(all, &place.key("routes")));
+        let routes = routes.map(|all| self.routes(all, direction, &place.key("routes")));
         let settings = listener::Settings {
             name: name?.0,
             direction,
@@ -118,7 +119,12 @@ impl Reader<'_> {
         }
     }
 
-    fn routes(&mut self, all: Vec<shape::Route>, place: &Place) -> Vec<Route> {
+    fn routes(
+        &mut self,
+        all: Vec<shape::Route>,
+        direction: Direction,
+        place: &Place,
+    ) -> Vec<Route> {
         let mut paths: BTreeMap<String, usize> = BTreeMap::new();
         let mut routes: Vec<Route> = Vec::new();
         let mut asked = Vec::new();
@@ -133,7 +139,7 @@ impl Reader<'_> {
                 }
             }
             let at_root = it.card_at_root;
-            if let Some(route) = self.route(it, &place) {
+            if let Some(route) = self.route(it, direction, &place) {
                 asked.push((at_root, place));
                 routes.push(route);
             }
@@ -142,7 +148,7 @@ impl Reader<'_> {
         routes
     }
 
-    fn route(&mut self, it: shape::Route, place: &Place) -> Option<Route> {
+    fn route(&mut self, it: shape::Route, direction: Direction, place: &Place) -> Option<Route> {
         let path = self.required(it.path, &place.key("path"));
         let path = path.and_then(|path| {
             self.check(names::check_path(&path), &place.key("path"))?;
@@ -170,7 +176,17 @@ impl Reader<'_> {
             shape::Protocol::Mcp => Protocol::Mcp,
             shape::Protocol::A2a => Protocol::A2a,
         };
-        Some(Route { path: path?, protocol, at_root: false, upstream: upstream?, shadow, refusals })
+        if it.delegate.is_some() && direction == Direction::Inbound {
+            let problem = "is for outbound listeners; inbound, chains say how far they reach";
+            self.faults.push(&place.key("delegate"), problem);
+        }
+        let delegate = it.delegate.map(|mode| match mode {
+            shape::DelegationMode::Full => delegation::Mode::Full,
+            shape::DelegationMode::ReadWrite => delegation::Mode::ReadWrite,
+            shape::DelegationMode::ReadOnly => delegation::Mode::ReadOnly,
+        });
+        let (path, upstream) = (path?, upstream?);
+        Some(Route { path, protocol, at_root: false, delegate, upstream, shadow, refusals })
     }
 
     /// Settles whose card is found at the root of a listener.

@@ -3,6 +3,7 @@
 mod agent;
 mod bindings;
 mod command;
+mod delegation;
 mod listeners;
 mod spiffe;
 mod token_exchange;
@@ -58,6 +59,10 @@ pub(super) fn config(
         upstreams.map(|all| reader.upstreams(all, &mut servers, &root.key("upstreams")));
     let policy = reader.required(document.policy, &policy_place);
     let policy = policy.and_then(|it| reader.policy(it, servers, &policy_place));
+    let delegation = match document.delegation {
+        None => Some(None),
+        Some(it) => reader.delegation(it, &root.key("delegation")).map(Some),
+    };
     let ledger = reader.required(document.ledger, &root.key("ledger"));
     let ledger = ledger.and_then(|it| reader.ledger(it, &root.key("ledger")));
     let state = match document.state {
@@ -74,6 +79,7 @@ pub(super) fn config(
         listeners: listeners?,
         upstreams: upstreams?,
         policy: policy?,
+        delegation: delegation?,
         ledger: ledger?,
         state: state?,
         admin: admin?,

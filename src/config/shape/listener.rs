@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::DelegationMode;
 use crate::config::units::{Name, Span};
 
 /// Where callers connect.
@@ -113,6 +114,9 @@ pub(in crate::config) struct Route {
     /// Whether the agent's card is found at the root of the listener too, where callers look for it that know
     /// only the host; one A2A route of a listener, and where there is just one it is that one.
     pub card_at_root: Option<bool>,
+    /// How far those may go whom the workload calls here, on behalf of whoever called it; as far as it may go
+    /// itself, without it. For outbound listeners.
+    pub delegate: Option<DelegationMode>,
     /// How refusals are told.
     #[schemars(extend("default" = "jsonRpc"))]
     #[serde(default)]

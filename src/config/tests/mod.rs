@@ -2,6 +2,7 @@
 
 mod agents;
 mod commands;
+mod delegation;
 mod faults;
 mod laws;
 mod state;
@@ -97,6 +98,7 @@ fn the_documented_page_works_as_it_stands() {
     let route = proxy_settings::Route {
         protocol: Protocol::Mcp,
         at_root: false,
+        delegate: None,
         path: "/mcp".into(),
         upstream: "files".into(),
         shadow: false,

@@ -4,7 +4,8 @@ use super::*;
 
 fn next<'a>(to: &'a SpiffeId, capabilities: &'a Capabilities) -> Next<'a> {
     let (http_method, method) = ("POST", "tools/call");
-    Next { to, mode: None, capabilities, http_method, method, body: BODY }
+    let id = Uuid::now_v7();
+    Next { id, to, mode: None, capabilities, http_method, method, body: BODY }
 }
 
 impl World {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    delegation::{self, Mode, Objection, Origin, Verifier, Who, tests::World},
+    delegation::{self, Behalf, Mode, Objection, Origin, Verifier, Who, tests::World},
     policy::settings::{Server, Tool},
     protocol::Class,
 };
@@ -48,12 +48,12 @@ fn call_of(tool: &'static str) -> Call {
 /// What the stages say to a call of the last of `hops` members, with a chain of theirs.
 fn judged(
     world: &World,
-    chain: &delegation::Chain,
+    behalf: &Behalf,
     tool: &'static str,
     facts: &Facts,
 ) -> Result<(), Refusal> {
     let stages = Chain::new(vec![Box::new(PolicyStage), Box::new(DelegationStage::new(None))]);
-    let principal = chain.hops().last().expect("a hop").principal();
+    let principal = behalf.chains()[0].hops().last().expect("a hop").principal();
     let call = call_of(tool);
     let request = Request {
         principal,
@@ -61,7 +61,7 @@ fn judged(
         asked: None,
         server: "s",
         listener: "in",
-        delegation: Some(chain),
+        behalf,
         shadow: false,
     };
     assert!(world.members.iter().any(|member| member.id == principal.id));
@@ -71,7 +71,8 @@ fn judged(
 #[test]
 fn everybody_in_the_chain_has_to_be_permitted() {
     let world = World::new();
-    let chain = world.show(&Verifier::new(), &world.sign(&world.claims(3)), 3).expect("taken");
+    let chain =
+        Behalf::of(world.show(&Verifier::new(), &world.sign(&world.claims(3)), 3).expect("taken"));
     let objection = |hop: usize, to| {
         let id = world.members[hop].id.clone();
         Some(("delegation", Some(Objection { hop, id, to })))
@@ -122,7 +123,8 @@ fn modes_and_capabilities_of_each_hop_are_kept() {
                 claims[at]["cap"] = caps;
             }
         }
-        let chain = world.show(&Verifier::new(), &world.sign(&claims), 2).expect("taken");
+        let chain =
+            Behalf::of(world.show(&Verifier::new(), &world.sign(&claims), 2).expect("taken"));
         let refused = judged(&world, &chain, tool, &facts).err();
         let refused = refused.map(|refusal| match refusal.denial {
             Denial::DelegationDenied(Objection { hop, to, .. }) => (hop, to),
@@ -189,7 +191,7 @@ proptest! {
         let verdicts: Vec<bool> = (1..=3)
             .map(|hops| {
                 let header = world.sign(&claims[..hops]);
-                let chain = world.show(&Verifier::new(), &header, hops).expect("taken");
+                let chain = Behalf::of(world.show(&Verifier::new(), &header, hops).expect("taken"));
                 judged(&world, &chain, tool, &facts).is_ok()
             })
             .collect();

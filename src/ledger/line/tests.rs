@@ -47,6 +47,15 @@ fn entries() -> impl Strategy<Value = Entry> {
             (entry.mode, entry.decision) = (Mode::Shadow, Decision::Permit);
             (entry.era, entry.class, entry.stage) = (Some("modern"), Some("write"), Some("policy"));
             (entry.status, entry.would_deny) = (Some("ok"), Some("policy_denied"));
+            entry.peer_denied = Some("delegation_denied".into());
+            entry.behalf = Some(Box::new(Behalf {
+                link: Some("handle"),
+                hops: how.1,
+                root: Some(Arc::clone(&entry.peer)),
+                run: Some(Uuid::from_u128(who.0)),
+                peer_call: Some(Uuid::from_u128(who.0)),
+                objection: how.1.map(|hop| (hop, Arc::clone(&entry.peer))),
+            }));
         }
         (entry.http_status, entry.latency_us, entry.own_us) = (how.0, how.1, how.1);
         (entry.req_sha256, entry.resp_sha256) = (how.2, how.2);

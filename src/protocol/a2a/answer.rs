@@ -32,6 +32,8 @@ pub struct Given {
     pub tasks: BTreeSet<Box<str>>,
     /// Ids of contexts.
     pub contexts: BTreeSet<Box<str>>,
+    /// Whether the last state that is told of a task is one in which it goes on; nothing is decided by it.
+    pub runs: Option<bool>,
     /// The tasks of a list, none of which is handed over by being listed.
     pub listed: Option<Listed>,
 }
@@ -70,6 +72,18 @@ pub fn read(call: &Call, message: &[u8]) -> Result<Given, Unreadable> {
     };
     given.map_err(|(_, detail)| Unreadable { detail: detail.into() })
 }
+
+/// States in which a task ends, of both versions.
+const ENDED: [&str; 8] = [
+    "TASK_STATE_CANCELED",
+    "TASK_STATE_COMPLETED",
+    "TASK_STATE_FAILED",
+    "TASK_STATE_REJECTED",
+    "canceled",
+    "completed",
+    "failed",
+    "rejected",
+];
 
 type Read<T> = Result<T, super::Refusal>;
 
@@ -112,7 +126,7 @@ fn handed(result: Value<'_>) -> Read<Given> {
     const WRAPPED: [Field; 4] = [WRAPPED_TASK, REPLY, STATUS_UPDATE, ARTIFACT_UPDATE];
     let mut given = Given::default();
     collect(result, &mut given)?;
-    let bare = given != Given::default();
+    let bare = !given.tasks.is_empty() || !given.contexts.is_empty();
     let mut contents =
         fields(result, WRAPPED)?.into_iter().flatten().filter_map(|content| present(Some(content)));
     match (contents.next(), contents.next()) {
@@ -134,6 +148,9 @@ fn collect(object: Value<'_>, given: &mut Given) -> Read<()> {
         (id, task) => {
             given.tasks.extend(id.or(task));
             given.contexts.extend(text(context)?);
+            let state = object.member("status").and_then(|status| status.member("state"));
+            given.runs =
+                state.and_then(Value::as_str).map(|state| !ENDED.contains(&&*state)).or(given.runs);
             Ok(())
         }
     }

@@ -1,0 +1,270 @@
+//! On whose behalf a call is made.
+//!
+//! Inbound, a chain of delegation comes in a header: it is verified, and never seen by the workload, which gets a
+//! handle of the call in its trace instead. Outbound, the call's cause is found among the inbound calls that are
+//! live, and the header of the next hop is made from the chain that came with it. What a chain permits is asked in
+//! [`crate::governance`], in both directions alike.
+//!
+//! INVARIANT: a caller whose chain can't be verified is refused, never taken for one without. What leaves here
+//! permits no more than every chain that the call may come from.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora::protocols::http::ServerSession;
+use uuid::Uuid;
+
+use super::{Proxy, Read};
+use crate::{
+    delegation::{
+        Arrival, Behalf, Capabilities, ChainError, HEADER, MintError, Mode, Next, Revoked, Rule,
+        Settings, Site, Verifier, extend,
+        link::{Cause, Inbound, Links, MEMBER, Marks},
+        originate,
+    },
+    denial::Denial,
+    exchange::Exchange,
+    governance::delegation::mode,
+    identity::{Peer, Principal, source::Svid},
+    listener::Direction,
+    protocol::Call,
+};
+
+/// What is shared of delegation, where it is configured.
+#[derive(Debug)]
+pub struct Delegation {
+    /// What the operator allows.
+    pub settings: Settings,
+    /// Verifies chains.
+    pub verifier: Verifier,
+    /// The inbound calls that are live.
+    pub links: Arc<Links>,
+    /// Hops that were taken back.
+    pub revoked: ArcSwap<Revoked>,
+}
+
+impl Delegation {
+    /// Under these settings; nothing has come yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            verifier: Verifier::new(),
+            links: Arc::default(),
+            revoked: ArcSwap::default(),
+        }
+    }
+}
+
+impl Proxy {
+    /// Learns on whose behalf a decoded call is made.
+    pub(super) fn behalf(
+        &self,
+        session: &ServerSession,
+        principal: &Principal,
+        call: &Call,
+        peer: Option<&Peer>,
+    ) -> Result<Behalf, Denial> {
+        let headers = &session.req_header().headers;
+        match (&self.shared.delegation, self.settings.direction) {
+            (None, Direction::Inbound) if headers.contains_key(HEADER) => {
+                Err(Denial::Framing("chains of delegation aren't taken here"))
+            }
+            (None, _) => Ok(Behalf::default()),
+            (Some(delegation), Direction::Inbound) => {
+                self.arrived(delegation, session, principal, call, peer)
+            }
+            (Some(delegation), Direction::Outbound) => {
+                let now = self.shared.record.clock.unix();
+                let linked = delegation.links.trace_back(&marks(headers, call), now);
+                Ok(Behalf::linked(&linked))
+            }
+        }
+    }
+
+    /// What comes with an inbound call.
+    fn arrived(
+        &self,
+        delegation: &Delegation,
+        session: &ServerSession,
+        principal: &Principal,
+        call: &Call,
+        peer: Option<&Peer>,
+    ) -> Result<Behalf, Denial> {
+        let request = session.req_header();
+        let mut values = request.headers.get_all(HEADER).iter();
+        let header = match (values.next(), values.next()) {
+            (None, _) => {
+                let own = delegation.settings.origin(&principal.id);
+                return Ok(own.map(Behalf::itself).unwrap_or_default());
+            }
+            (Some(header), None) => header.to_str().ok(),
+            (Some(_), Some(_)) => None,
+        };
+        let header = header.ok_or(Denial::Framing("exactly one chain of delegation is taken"))?;
+        let (Some(source), Some(peer)) = (&self.identity, peer) else {
+            let detail = "only a caller that proves its identity can show a chain of delegation";
+            return Err(Denial::Framing(detail));
+        };
+        let arrival = Arrival {
+            header,
+            peer: peer.id(),
+            http_method: request.method.as_str(),
+            method: call.method.name(),
+            body: &call.body,
+        };
+        let site = Site {
+            snapshot: &source.snapshot(),
+            settings: &delegation.settings,
+            revoked: &delegation.revoked.load(),
+            now: self.shared.record.clock.unix().as_secs(),
+        };
+        Ok(Behalf::of(delegation.verifier.verify(&arrival, &site)?))
+    }
+
+    /// Makes what has to go with a permitted call: inbound, a handle; outbound, the header of the next hop.
+    pub(super) fn delegate(
+        &self,
+        session: &ServerSession,
+        exchange: &Exchange,
+        read: &mut Read,
+    ) -> Result<(), Denial> {
+        let (Some(delegation), Some(call), Some(principal), Some(served)) = (
+            &self.shared.delegation,
+            &exchange.call,
+            &exchange.principal,
+            self.routes.get(read.route),
+        ) else {
+            return Ok(());
+        };
+        let request = session.req_header();
+        match self.settings.direction {
+            Direction::Inbound => {
+                let behalf = exchange.behalf.clone();
+                let cause = Cause { call_id: exchange.id, caller: principal.id.clone(), behalf };
+                let live = delegation.links.enter(cause, marks(&request.headers, call));
+                read.live = Some(live.map_err(|_| Denial::NotReady)?);
+            }
+            Direction::Outbound => {
+                let Some(to) = served.upstream.settings().identity() else { return Ok(()) };
+                let source = self.identity.as_ref().ok_or(Denial::NotReady)?;
+                let now = self.shared.record.clock.unix().as_secs();
+                let snapshot = source.snapshot();
+                let svid = snapshot.usable(now).map_err(|_| Denial::NotReady)?;
+                let policies = self.shared.policies.load();
+                let terms = call.targets.iter().map(|target| {
+                    mode(policies.delegation_for(principal, &served.server, target).mode)
+                });
+                let granted = narrower(terms.min(), served.route.delegate);
+                let next = Next {
+                    id: exchange.id,
+                    to,
+                    mode: narrower(exchange.behalf.mode(), granted),
+                    capabilities: &Capabilities::UNLIMITED,
+                    http_method: request.method.as_str(),
+                    method: call.method.name(),
+                    body: &call.body,
+                };
+                read.hop = Some(hop(svid, &exchange.behalf, &delegation.settings, &next, now)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The narrower of two modes, of which none may be said.
+fn narrower(one: Option<Mode>, other: Option<Mode>) -> Option<Mode> {
+    one.into_iter().chain(other).min()
+}
+
+/// The header of the next hop.
+fn hop(
+    svid: &Svid,
+    behalf: &Behalf,
+    settings: &Settings,
+    next: &Next<'_>,
+    now: u64,
+) -> Result<HeaderValue, Denial> {
+    let chain = behalf.single().map_err(|_| Denial::DelegationAmbiguous)?;
+    let made = match chain {
+        None => {
+            // Nobody who calls by itself lets it go further than it may go itself.
+            let widest = settings.origin(&svid.id);
+            let next = Next { mode: narrower(widest, next.mode), ..*next };
+            originate(svid, settings, Uuid::now_v7(), None, &next, now)
+        }
+        Some(chain) => extend(svid, chain, settings, next, now),
+    };
+    let depth = chain.map_or(0, |chain| chain.depth());
+    let header = made.map_err(|error| {
+        tracing::warn!(decision = %next.id, %error, "no hop of delegation can be made");
+        match error {
+            MintError::Rule(Rule::Origin) => Denial::DelegationRequired,
+            MintError::Loop(id) => ChainError::Loop { hop: depth, id }.into(),
+            MintError::TooDeep(limit) => ChainError::TooDeep { limit }.into(),
+            MintError::Rule(rule) => ChainError::Hop { hop: depth, rule }.into(),
+            MintError::TooLong => ChainError::TooLong.into(),
+            MintError::NotOurs(_) | MintError::Key | MintError::Write(_) => Denial::NotReady,
+        }
+    })?;
+    HeaderValue::try_from(header).map_err(|_| Denial::NotReady)
+}
+
+/// What a message carries of its trace, in its head and, where MCP has a place for it, in its body, and the
+/// conversations that it names.
+fn marks(headers: &HeaderMap, call: &Call) -> Marks {
+    let mut marks = Marks::default();
+    for (name, value) in headers {
+        if let Ok(value) = value.to_str() {
+            mark_one(&mut marks, name.as_str(), value);
+        }
+    }
+    for name in ["traceparent", "tracestate", "baggage"] {
+        if let Some(value) = call.meta(name) {
+            mark_one(&mut marks, name, &value);
+        }
+    }
+    for id in call.conversations() {
+        marks.name(id);
+    }
+    marks
+}
+
+fn mark_one(marks: &mut Marks, name: &str, value: &str) {
+    match name {
+        "traceparent" => marks.trace_parent(value),
+        "tracestate" | "baggage" => marks.members(value),
+        _ => {}
+    }
+}
+
+/// Puts what goes with a call on its way. Handles of ours that came with it end here: they are of use between this
+/// Lictor and its workload only.
+pub(super) fn send_along(
+    headers: &mut HeaderMap,
+    live: Option<&Inbound>,
+    hop: Option<HeaderValue>,
+) {
+    for name in ["tracestate", "baggage"] {
+        let ours = live.map(|live| format!("{MEMBER}={}", live.handle()));
+        let others = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let others = others
+            .flat_map(|value| value.split(','))
+            .filter(|member| member.split('=').next().is_some_and(|key| key.trim() != MEMBER));
+        let members: Vec<_> = ours.into_iter().chain(others.map(str::to_owned)).collect();
+        headers.remove(name);
+        if let Ok(value) = HeaderValue::try_from(members.join(","))
+            && !members.is_empty()
+        {
+            headers.insert(name, value);
+        }
+    }
+    if let Some(live) = live.filter(|_| !headers.contains_key("traceparent")) {
+        // Without one, `tracestate` has no meaning and is dropped. Sampled by nobody.
+        let span = live.handle().get(..16).unwrap_or_default();
+        if let Ok(parent) = HeaderValue::try_from(format!("00-{}-{span}-00", live.handle())) {
+            headers.insert("traceparent", parent);
+        }
+    }
+    headers.extend(hop.map(|hop| (HeaderName::from_static(HEADER), hop)));
+}

@@ -1,0 +1,198 @@
+//! Three proxies in a row, each with its own SVID: `a`, an agent, calls `b`, an agent, which calls `c`, an MCP
+//! server. What `a` lets `b` do is all that `b` can do on its behalf.
+
+use std::sync::Arc;
+
+use http::HeaderValue;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    CALL, CHANGE,
+    agents::{message, rpc},
+    http::{Answer, Caller, whole},
+    stub::{self, Stub},
+    subject::{CA, Lictor, caller_tls},
+};
+
+mod forged;
+mod refused;
+
+/// Who may begin a chain, unless a test says otherwise.
+const ORIGINS: &str = "mayOriginate: [{ id: spiffe://one.test/a, mode: full }]";
+
+/// Permits everything to everybody.
+const POLICIES: &str = r#"@id("all") permit (principal, action, resource);"#;
+
+/// A proxy beside `/{name}`.
+async fn proxy(name: &str, doors: &str, upstreams: &str, delegation: &str) -> Lictor {
+    proxy_with(name, doors, upstreams, delegation, POLICIES).await
+}
+
+async fn proxy_with(
+    name: &str,
+    doors: &str,
+    upstreams: &str,
+    delegation: &str,
+    policies: &str,
+) -> Lictor {
+    let directory = TempDir::new().expect("a directory");
+    let here = directory.path();
+    CA.svid(&format!("/{name}")).write(here, &[&CA]);
+    std::fs::create_dir(here.join("policies")).expect("a directory");
+    std::fs::write(here.join("policies/all.cedar"), policies).expect("policies");
+    let yaml = format!(
+        "identity: {{ spiffe: {{ files: {{ certificate: svid.pem, key: key.pem, \
+         bundles: {{ one.test: one.test.pem }} }} }} }}\n\
+         listeners:\n{doors}\
+         upstreams:\n{upstreams}\
+         delegation: {{ {delegation} }}\n\
+         policy: {{ directory: policies }}\n\
+         ledger: {{ directory: ledger }}\n\
+         admin: {{ bind: '127.0.0.1:0' }}\n"
+    );
+    std::fs::write(here.join("lictor.yaml"), yaml).expect("a configuration");
+    Lictor::run_with(directory, None, ["out", "in"]).await
+}
+
+/// Listeners in front of `own` and for its calls to `next`.
+fn doors(own: &str, next: &str) -> String {
+    format!(
+        "- {{ name: out, direction: outbound, bind: '127.0.0.1:0', tls: none, \
+         routes: [{{ path: /next, upstream: next, {next} }}] }}\n\
+         - {{ name: in, bind: '127.0.0.1:0', tls: mutual, \
+         routes: [{{ path: /own, upstream: own, {own} }}] }}\n"
+    )
+}
+
+fn upstreams(own: &Stub, next: Option<(&Lictor, &str)>) -> String {
+    let next = match next {
+        Some((lictor, name)) => {
+            format!("url: 'https://{}/own', spiffeId: 'spiffe://one.test/{name}'", lictor.mutual)
+        }
+        None => "url: 'http://127.0.0.1:9/'".to_owned(),
+    };
+    let url = own.url();
+    let tools = "tools: { look: { class: read }, change: { class: write } }";
+    format!("- {{ name: own, url: '{url}', {tools} }}\n- {{ name: next, {next}, {tools} }}\n")
+}
+
+/// The row, with the agent of `b` in the hands of the test.
+struct Row {
+    a: Lictor,
+    b: Lictor,
+    c: Lictor,
+    agent: Stub,
+    server: Stub,
+}
+
+impl Row {
+    /// `delegate` are more keys of the route from `a` to `b`.
+    async fn start(delegate: &str) -> Self {
+        let server = Stub::json().await;
+        let idle = Stub::json().await;
+        let mcp = doors("protocol: mcp", "protocol: mcp");
+        let c = proxy("c", &mcp, &upstreams(&server, None), ORIGINS).await;
+        let agent = Stub::scripted().await;
+        let both = doors("protocol: a2a", "protocol: mcp");
+        let b = proxy("b", &both, &upstreams(&agent, Some((&c, "c"))), ORIGINS).await;
+        let out = doors("protocol: mcp", &format!("protocol: a2a{delegate}"));
+        let a = proxy("a", &out, &upstreams(&idle, Some((&b, "b"))), ORIGINS).await;
+        Self { a, b, c, agent, server }
+    }
+
+    /// `a` sends a message to `b`, whose agent calls `c` for it; the answer to that call.
+    async fn relay(&mut self, call: &str, marked: bool) -> Answer {
+        let mut workload = Caller::plain(self.a.plain).await;
+        let sent = rpc(1, "message/send", message(json!({}))).to_string();
+        let request = workload.request_to("POST", "/next", whole(sent));
+        let (reply, answer) = tokio::join!(workload.send(request), async {
+            let inbound = self.agent.call().await;
+            let headers = &inbound.seen.head.headers;
+            assert!(!headers.contains_key("agent-delegation"), "the workload sees no chain");
+            let state = headers.get("tracestate").cloned().expect("a handle");
+            let mut agent = Caller::plain(self.b.plain).await;
+            let mut request = agent.request_to("POST", "/next", whole(call.to_owned()));
+            if marked {
+                request.headers_mut().insert("tracestate", state);
+            }
+            // A copy of the workload's own making goes nowhere.
+            let forged = HeaderValue::from_static("forged");
+            request.headers_mut().insert("agent-delegation", forged);
+            let answer = agent.send(request).await.whole().await;
+            let message =
+                json!({ "kind": "message", "messageId": "r", "role": "agent", "parts": [] });
+            inbound.answer(&message.to_string()).await;
+            answer
+        });
+        assert_eq!(reply.whole().await.status, 200);
+        answer
+    }
+}
+
+#[tokio::test]
+async fn a_call_at_the_end_is_on_behalf_of_the_beginning() {
+    let mut row = Row::start("").await;
+    for marked in [true, false] {
+        let answer = row.relay(CALL, marked).await;
+        assert_eq!(answer.status, 200);
+        assert!(answer.json()["result"].is_object(), "{}", answer.json());
+    }
+    let seen = row.server.seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| !seen.head.headers.contains_key("agent-delegation")));
+
+    let a = row.a.stop(2).await;
+    let b = row.b.stop(4).await;
+    let c = row.c.stop(2).await;
+    let (inbound, outbound): (Vec<_>, Vec<_>) =
+        b.iter().partition(|entry| entry["direction"] == "inbound");
+    for at in 0..2 {
+        assert_eq!(a[at]["direction"], "outbound");
+        assert_eq!((&a[at]["link"], &a[at]["hops"]), (&json!("root"), &Value::Null));
+        assert_eq!(
+            (&inbound[at]["hops"], &inbound[at]["root"]),
+            (&json!(1), &json!("spiffe://one.test/a"))
+        );
+        assert_eq!(inbound[at]["peer_call"], a[at]["call_id"]);
+        assert_eq!(
+            (&outbound[at]["hops"], &outbound[at]["root"]),
+            (&json!(1), &json!("spiffe://one.test/a"))
+        );
+        assert_eq!((&c[at]["hops"], &c[at]["root"]), (&json!(2), &json!("spiffe://one.test/a")));
+        assert_eq!(c[at]["peer_call"], outbound[at]["call_id"]);
+        assert_eq!(c[at]["run"], inbound[at]["run"]);
+    }
+    assert_eq!((&outbound[0]["link"], &outbound[1]["link"]), (&json!("handle"), &json!("single")));
+}
+
+#[tokio::test]
+async fn what_the_first_hop_withholds_the_last_cant_do() {
+    let mut row = Row::start(", delegate: readonly").await;
+    let answer = row.relay(CHANGE, true).await.json();
+    assert_eq!(answer["error"]["data"]["kind"], "delegation_denied", "{answer}");
+    let answer = row.relay(CALL, true).await.json();
+    assert!(answer["result"].is_object(), "reading is permitted: {answer}");
+    assert_eq!(row.server.requests(), 1);
+    row.a.stop(2).await;
+    let refused = row.b.stop(4).await;
+    let refused =
+        refused.iter().find(|entry| entry["decision"] == "deny").expect("a refusal").clone();
+    assert_eq!((&refused["stage"], &refused["hop"]), (&json!("delegation"), &json!(0)));
+    assert_eq!(refused["hop_peer"], "spiffe://one.test/a");
+    row.c.stop(1).await;
+}
+
+#[tokio::test]
+async fn whoever_works_for_others_cant_begin() {
+    let row = Row::start("").await;
+    let mut agent = Caller::plain(row.b.plain).await;
+    let request = agent.request_to("POST", "/next", whole(CALL));
+    let answer = agent.send(request).await.whole().await.json();
+    assert_eq!(answer["error"]["data"]["kind"], "delegation_required", "{answer}");
+    assert_eq!(row.server.requests(), 0);
+    let closings = row.b.stop(1).await;
+    assert_eq!(closings[0]["link"], "root");
+    row.a.stop(0).await;
+    row.c.stop(0).await;
+}
