@@ -106,6 +106,7 @@ mod tests {
         ] {
             let settings = Settings {
                 name: "in".into(),
+                direction: Direction::Inbound,
                 bind: "127.0.0.1:0".parse().unwrap(),
                 door: Door::MutualTls,
                 public_url: Some(public.parse().unwrap()),

@@ -129,10 +129,7 @@ impl Places<'_> {
             }
             (Fate::Goes, Some(other)) => {
                 draft.replace(url.value, &self.public);
-                match preferred {
-                    Some(preferred) => draft.replace(preferred.value, &quoted(other)),
-                    None => draft.add_member("preferredTransport", &quoted(other)),
-                }
+                draft.set_member(PREFERRED, &quoted(other));
             }
         }
         Ok(true)

@@ -136,8 +136,8 @@ pub fn rewrite(card: &Bytes, settings: &Settings) -> Result<Bytes, Error> {
     if draft.is_untouched() {
         return Ok(card.clone());
     }
-    if let Some(signatures) = member(root, &["signatures"])? {
-        draft.drop_member(&signatures);
+    if root.member("signatures").is_some() {
+        draft.dropped.push("signatures");
     }
     let unsigned = draft.finish(card);
     match &settings.signer {
@@ -228,9 +228,13 @@ impl Draft<'_> {
         self.dropped.push(member.name);
     }
 
-    /// Adds a member behind `name`, which every card has.
-    fn add_member(&mut self, name: &str, value: &str) {
-        if let Some(before) = self.root.member("name") {
+    /// Sets the member of one of these names: where it is, also as `null`, or else behind `name`, which every
+    /// card has.
+    fn set_member(&mut self, names: &[&'static str], value: &str) {
+        if let Some(old) = names.iter().find_map(|name| self.root.member(name)) {
+            return self.replace(old, value);
+        }
+        if let (Some(before), Some(name)) = (self.root.member("name"), names.first()) {
             let end = before.span().end;
             self.edits.replace(end..end, format!(",\"{name}\":{value}"));
         }

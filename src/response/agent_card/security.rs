@@ -61,20 +61,11 @@ fn put(
         (Some(found), Some(wanted)) => {
             let said = serde_json::from_slice::<Tree>(found.value.raw());
             if said.map_or(true, |said| said != *wanted) {
-                draft.replace(found.value, &wanted.to_string());
+                draft.set_member(names, &wanted.to_string());
             }
         }
+        (None, Some(wanted)) => draft.set_member(names, &wanted.to_string()),
         (Some(found), None) if !is_empty(found.value) => draft.drop_member(&found),
-        (None, Some(wanted)) => {
-            // A `null` in its place would be the second of two.
-            match names.iter().find_map(|name| draft.root.member(name)) {
-                Some(null) => draft.replace(null, &wanted.to_string()),
-                None => {
-                    let name = names.first().copied().unwrap_or_default();
-                    draft.add_member(name, &wanted.to_string());
-                }
-            }
-        }
         (Some(_) | None, None) => {}
     }
     Ok(())

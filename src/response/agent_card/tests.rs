@@ -137,6 +137,18 @@ fn bindings_that_the_route_does_not_carry_go() {
     assert!(now.starts_with(r#"{"name":"a","preferredTransport":"HTTP+JSON","#), "{now}");
 }
 
+/// A second member of the name would be for each reader to choose from.
+#[test]
+fn null_is_replaced_where_it_stands() {
+    let members = format!(
+        r#""preferredTransport":null,"securitySchemes":null,"signatures":null,"url":"x","additionalInterfaces":[{{"url":"{PUBLIC}","transport":"JSONRPC"}}],"protocolVersion":"0.3.0""#
+    );
+    let now = rewritten(&card(&members), &settings(Demands::MutualTls)).expect("a card");
+    assert_eq!(now.matches("preferredTransport").count(), 1, "{now}");
+    assert_eq!(now.matches("securitySchemes").count(), 1, "{now}");
+    assert!(now.contains(r#""preferredTransport":"JSONRPC""#) && !now.contains("null"), "{now}");
+}
+
 #[test]
 fn an_interface_without_address_or_binding_goes() {
     let agent = "http://127.0.0.1:9000/in/agent";

@@ -3,6 +3,8 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::Value;
 
+use crate::protocol::json::{Limits, scan};
+
 use super::{Demands, Error, PUBLIC, rewritten, settings};
 
 const URLS: &[&str] = &[
@@ -44,6 +46,11 @@ fn governed() -> impl Strategy<Value = String> {
         Just(r#""securityRequirements":[{"schemes":{"a":{}}}]"#.to_owned()),
         Just(r#""signatures":[{"protected":"e30","signature":"AA"}]"#.to_owned()),
         Just(r#""protocolVersion":"0.2.6""#.to_owned()),
+        select(
+            &["url", "preferredTransport", "preferred_transport", "signatures", "securitySchemes"]
+                [..]
+        )
+        .prop_map(|name| format!(r#""{name}":null"#)),
         Just(r#""protocolVersion":"0.3.0""#.to_owned()),
     ]
 }
@@ -97,8 +104,9 @@ proptest! {
         let now = match rewritten(&sent, &settings) {
             Ok(now) => now,
             Err(Error::Ambiguous(_)) => {
-                let both = sent.contains("\"supportedInterfaces") && sent.contains("\"supported_");
-                prop_assert!(both);
+                let both = |one: &str, other: &str| sent.contains(one) && sent.contains(other);
+                let supported = both("\"supportedInterfaces", "\"supported_");
+                prop_assert!(supported || both("\"preferredTransport", "\"preferred_"));
                 return Ok(());
             }
             Err(error) => {
@@ -111,9 +119,11 @@ proptest! {
         prop_assert!(!addresses.is_empty(), "{}", now);
         prop_assert!(addresses.iter().all(|url| *url == PUBLIC), "{} -> {}", sent, now);
         prop_assert!(!now.contains("GRPC\"}]") , "{}", now);
-        let transport = tree["preferredTransport"].as_str().unwrap_or("JSONRPC");
+        let transport = tree["preferredTransport"].as_str().or(tree["preferred_transport"].as_str());
+        let transport = transport.unwrap_or("JSONRPC");
         prop_assert!(["JSONRPC", "HTTP+JSON"].contains(&transport), "{}", now);
         prop_assert!(now == sent || tree.get("signatures").is_none());
+        prop_assert!(scan(now.as_bytes(), Limits::default()).is_ok(), "{}", now);
         prop_assert_eq!(&rewritten(&now, &settings).expect("a card"), &now);
         for free in members.iter().filter(|member| {
             ["documentationUrl", "provider", "x", "iconUrl", "name"].contains(&name_of(member))
