@@ -259,13 +259,17 @@ mod tests {
     fn each_kind_of_key_signs_what_holds_under_its_leaf_and_under_nothing_else() {
         let ca = Ca::new("td");
         let now = Clock.unix().as_secs();
+        let made = |kind| KeyPair::generate_for(kind).expect("key");
+        // ring makes no RSA keys.
+        let rsa = include_str!("../../tests/fixtures/rsa.pem");
         let keys = [
-            (&rcgen::PKCS_ECDSA_P256_SHA256, &[Algorithm::Es256][..]),
-            (&rcgen::PKCS_ECDSA_P384_SHA384, &[Algorithm::Es384]),
-            (&rcgen::PKCS_ED25519, &[Algorithm::EdDsa]),
+            (made(&rcgen::PKCS_ECDSA_P256_SHA256), &[Algorithm::Es256][..]),
+            (made(&rcgen::PKCS_ECDSA_P384_SHA384), &[Algorithm::Es384]),
+            (made(&rcgen::PKCS_ED25519), &[Algorithm::EdDsa]),
+            (KeyPair::from_pem(rsa).expect("key"), &[Algorithm::Ps256, Algorithm::Rs256]),
         ];
-        for (kind, expected) in keys {
-            let key = KeyPair::generate_for(kind).expect("key");
+        for (key, expected) in keys {
+            let first = expected.first().copied();
             let credential = ca.leaf_of(key, "/agent", |_| {});
             let snapshot = Snapshot::of(&credential, &[&ca], 1);
             let svid = snapshot.usable(now).expect("valid");
@@ -282,7 +286,8 @@ mod tests {
                     );
                     continue;
                 }
-                assert_eq!(svid.choose(&Algorithm::ALL), Some(algorithm));
+                assert_eq!(svid.choose(&Algorithm::ALL), first);
+                assert_eq!(svid.choose(&[algorithm]), Some(algorithm));
                 let mut signature = signature.expect("signed");
                 assert_eq!(signer.check(algorithm, b"input", &signature), Ok(()));
                 let wrong = Err(SignatureError::Wrong);
