@@ -563,3 +563,15 @@ async fn lengths_that_lie_do_not_get_through_http2() {
     }
     assert_eq!(stub.connections(), 0);
 }
+
+#[tokio::test]
+async fn a_chain_of_delegation_is_never_left_out() {
+    let with = |lines: &str| post_whole(lines, CALL).into_bytes();
+    let rows = [
+        ("a chain", with("Agent-Delegation: a.b.c\r\n")),
+        ("an empty one", with("agent-delegation:\r\n")),
+        ("two", with("Agent-Delegation: a.b.c\r\nAgent-Delegation: a.b.c\r\n")),
+        ("one for this hop only", with("Connection: agent-delegation\r\n")),
+    ];
+    all_refused(400, "bad_request", &rows).await;
+}

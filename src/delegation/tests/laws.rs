@@ -81,8 +81,13 @@ fn a_hop_of_another_chain_doesnt_fit() {
     }
 }
 
+/// A case takes some milliseconds; a world is another each time, so a case can't be kept.
+fn few() -> ProptestConfig {
+    ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(few())]
 
     #[test]
     fn every_changed_byte_is_seen(at in any::<prop::sample::Index>(), byte in 0x20_u8..0x7f) {

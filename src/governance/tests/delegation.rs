@@ -164,7 +164,7 @@ fn without_a_chain_only_those_act_who_may_begin_one() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn adding_a_hop_never_permits_more(
