@@ -19,7 +19,7 @@ pub(super) struct Head<'a> {
     headers: &'a HeaderMap,
     /// What `A2A-Version` says; empty counts as absent.
     pub(super) version: Option<Box<str>>,
-    /// The era that the version belongs to.
+    /// The era that the version belongs to, if it is of any that is known.
     named: Option<Era>,
 }
 
@@ -50,33 +50,26 @@ impl<'a> Head<'a> {
             .ok()
             .filter(|version| version.bytes().all(|byte| byte.is_ascii_graphic()))
             .ok_or_else(|| fault(Fault::Version, Era::V03, "`A2A-Version` is not visible ASCII"))?;
-        let head = Self { headers, version: Some(version.into()), named: era_of(version) };
-        match head.named {
-            Some(_) => Ok(head),
-            None => Err(head.unsupported(Era::V10)),
-        }
+        Ok(Self { headers, version: Some(version.into()), named: era_of(version) })
     }
 
     /// The era as far as the head tells; without a version it is the earlier one (A2A 1.0 §3.6).
     pub(super) fn era(&self) -> Era {
-        self.named.unwrap_or(Era::V03)
+        match (self.named, &self.version) {
+            (Some(era), _) => era,
+            (None, Some(_)) => Era::V10,
+            (None, None) => Era::V03,
+        }
     }
 
     /// What is asked for has to be of the version that the head names, if it names one. Agents that
     /// serve both eras go by the method alone, others by the header.
     pub(super) fn check_era(&self, era: Era) -> Result<(), DecodeError> {
-        match self.named {
-            Some(named) if named != era => Err(self.unsupported(era)),
-            Some(_) | None => Ok(()),
+        if self.version.is_none() || self.named == Some(era) {
+            return Ok(());
         }
-    }
-
-    fn unsupported(&self, era: Era) -> DecodeError {
-        let requested = self.version.clone();
-        DecodeError {
-            requested,
-            ..fault(Fault::Version, era, "`A2A-Version` is none that has such a call")
-        }
+        let detail = "`A2A-Version` is none that has such a call";
+        Err(DecodeError { requested: self.version.clone(), ..fault(Fault::Version, era, detail) })
     }
 
     /// The media type has to be one of these.

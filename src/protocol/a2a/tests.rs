@@ -247,7 +247,13 @@ fn a_version_has_to_fit_the_name() {
                     let call = outcome.expect(version);
                     assert_eq!(call.version.as_deref().unwrap_or_default(), version.trim());
                 }
-                false => assert_eq!(outcome.expect_err(version).fault, Fault::Version, "{version}"),
+                false => {
+                    let error = outcome.expect_err(version);
+                    assert_eq!(error.fault, Fault::Version, "{version}");
+                    // Whoever asked can be told, unless the header isn't even text.
+                    let is_text = version.bytes().all(|byte| byte.is_ascii_graphic());
+                    assert_eq!((error.id.is_some(), error.requested.is_some()), (is_text, is_text));
+                }
             }
         }
     }
