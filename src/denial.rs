@@ -138,7 +138,7 @@ impl Denial {
             Self::DelegationAmbiguous => retryable(row(200, 4091, "delegation_ambiguous")),
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
             Self::PushUrl(_) => row(200, 4038, "push_url_refused"),
-            Self::DelegationInvalid(_) => row(200, 4037, "delegation_invalid"),
+            Self::DelegationInvalid(_) => row(200, 4001, "delegation_invalid"),
             Self::DelegationDenied(_) => row(200, 4030, "delegation_denied"),
             Self::DelegationRequired => row(200, 4039, "delegation_required"),
             Self::DelegationLoop(_) => row(200, 5080, "delegation_loop"),

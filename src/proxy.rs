@@ -26,6 +26,7 @@ mod asked;
 mod behalf;
 mod body;
 mod caller;
+mod card;
 mod document;
 pub mod drain;
 mod events;
@@ -72,6 +73,7 @@ use crate::{
     identity::{Peer, Source},
     listener,
     policy::Policies,
+    response::agent_card::Publisher,
     state::Owners,
     telemetry::metrics::Calls,
     upstream::{OnBehalf, Upstream},
@@ -123,6 +125,8 @@ pub struct Served {
     pub server: Arc<str>,
     /// The upstream.
     pub upstream: Arc<Upstream>,
+    /// Who publishes the agent's card, on an A2A route.
+    pub card: Option<Publisher>,
     /// The metrics of its calls.
     pub calls: Calls,
 }
@@ -236,6 +240,9 @@ impl Proxy {
         self.exchange_user_token(session, exchange, &mut read).await?;
         self.delegate(session, exchange, &mut read)?;
         self.write_intent(exchange).await?;
+        if exchange.call.as_ref().is_some_and(card::is_card) {
+            return self.card(session, exchange, &read).await;
+        }
         let answer = self.forward(session, exchange, &mut read).await?;
         self.answer(session, exchange, &read, answer).await
     }

@@ -4,6 +4,7 @@
 //! nobody is let in before a call could be judged and recorded. Stops in the opposite order: the exchange
 //! loops hear of it first, and the process ends when nothing is in flight and the ledger is on disk.
 
+mod cards;
 mod genesis;
 mod listeners;
 mod processes;
@@ -73,6 +74,14 @@ pub enum StartError {
         /// What is wrong.
         #[source]
         source: upstream::SetupError,
+    },
+    /// The keys for the card of an agent can't be used.
+    #[error("the agent card of upstream `{upstream}` can't be set up: {reason}")]
+    Card {
+        /// Its name.
+        upstream: String,
+        /// What is wrong.
+        reason: String,
     },
     /// The administration or health address can't be bound.
     #[error("administration can't be set up")]

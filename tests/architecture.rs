@@ -76,6 +76,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "listener",
             "policy",
             "proxy",
+            "protocol",
+            "response",
             "state",
             "upstream",
         ],

@@ -14,6 +14,7 @@ use pingora::protocols::http::ServerSession;
 use super::{
     Halt, Proxy, Read, Served,
     answer::Coming,
+    card,
     relay::{self, Collected},
 };
 use crate::{
@@ -22,11 +23,15 @@ use crate::{
     exchange::{End, Exchange},
     identity::Principal,
     protocol::{
-        Call,
+        Call, Kind,
         a2a::answer::{self, Given, Listed},
         sse::{Event, Splitter},
     },
-    response, state,
+    response::{
+        self,
+        agent_card::{self, Settings},
+    },
+    state,
 };
 
 /// Most tasks of a list that are looked up; those beyond are left out.
@@ -127,6 +132,9 @@ impl Delivery<'_> {
             return Ok(None);
         }
         self.hand_over(&given).await?;
+        if let (true, Some(publisher)) = (card::brings_card(self.call), &self.served.card) {
+            return self.card(whole, publisher.settings());
+        }
         Ok(match &given.listed {
             Some(listed) => Some(self.own(whole, listed).await),
             None => None,
@@ -157,6 +165,23 @@ impl Delivery<'_> {
             self.handed.insert(named);
         }
         Ok(())
+    }
+
+    /// A card that comes with an answer, as what leads through us.
+    fn card(&self, whole: &[u8], settings: &Settings) -> Result<Option<Bytes>, Denial> {
+        let whole = Bytes::copy_from_slice(whole);
+        let rewritten = match self.call.kind {
+            Kind::Operation => agent_card::rewrite(&whole, settings),
+            Kind::Request(_)
+            | Kind::Notification
+            | Kind::Response(_)
+            | Kind::Stream
+            | Kind::End => agent_card::rewrite_result(&whole, settings),
+        };
+        rewritten.map(Some).map_err(|error| {
+            tracing::warn!(upstream = &*self.served.server, %error, "an agent card isn't shown");
+            Denial::UpstreamUnreadable
+        })
     }
 
     /// A list without the tasks of others. What can't be looked up isn't shown.

@@ -29,7 +29,7 @@ impl Proxy {
         };
         let behalf = &exchange.behalf;
         let owned = self.owned(call, principal, &served.server).await;
-        let push_refused = self.push_refused(call).await;
+        let push_refused = self.push_refused(call, served.upstream.settings().push_targets()).await;
         // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
@@ -106,9 +106,9 @@ impl Proxy {
     }
 
     /// Looks up whether an agent may be told to push to the addresses that a call names.
-    async fn push_refused(&self, call: &Call) -> Option<&'static str> {
+    async fn push_refused(&self, call: &Call, targets: &PushTargets) -> Option<&'static str> {
         for url in self.shared.chain.needs(call).push_urls {
-            let admitted = PushTargets::default().admit(url, push_url::look_up).await;
+            let admitted = targets.admit(url, push_url::look_up).await;
             if let Err(refused) = admitted {
                 return Some(refused.detail());
             }

@@ -38,7 +38,7 @@ use crate::{
     denial::Denial,
     exchange::{End, Exchange},
     protocol::{
-        Call, Kind, json,
+        Call, Kind, Protocol, json,
         sse::{Event, Splitter},
     },
     upstream::{Body, Endpoint, Transport},
@@ -125,9 +125,11 @@ impl Proxy {
         method: &Method,
         owner: &str,
     ) -> Result<Leg, Denial> {
-        let fits = match served.only(path) {
-            Some(only) => *method == only,
-            None => matches!(*method, Method::POST | Method::GET | Method::DELETE),
+        let fits = match (served.route.protocol, served.only(path)) {
+            // Which operation it is, and by which methods, is for the decoder to say.
+            (Protocol::A2a, _) => true,
+            (Protocol::Mcp, Some(only)) => *method == only,
+            (Protocol::Mcp, None) => matches!(*method, Method::POST | Method::GET | Method::DELETE),
         };
         if !fits {
             return Err(Denial::HttpMethod);

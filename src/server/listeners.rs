@@ -9,13 +9,14 @@ use pingora::services::Service as _;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::StartError;
+use super::{StartError, cards};
 use crate::{
     config,
     exchange::Record,
     identity::Source,
     ledger::{Entry, Event},
     listener::{Bound, Connections, Door, Limited, tls},
+    protocol::Protocol,
     proxy::{Proxy, Served, Shared},
     upstream::Upstream,
 };
@@ -31,16 +32,6 @@ pub(super) async fn start(
     let metrics = &shared.record.metrics;
     let settings = listener.settings;
     let name = settings.name.clone();
-    let routes = listener.routes.into_iter().filter_map(|route| {
-        let (_, upstream) = upstreams.iter().find(|(name, _)| *name == route.upstream)?;
-        Some(Served {
-            server: route.upstream.as_str().into(),
-            calls: metrics.calls(&route.upstream),
-            upstream: Arc::clone(upstream),
-            route,
-        })
-    });
-    let routes = routes.collect();
     let tls = match (&settings.door, source) {
         (Door::PlainLoopback(_) | Door::Workload, _) => None,
         (Door::MutualTls, Some(source)) => {
@@ -53,6 +44,28 @@ pub(super) async fn start(
     let address = settings.bind;
     let bound = Bound::new(address).map_err(|source| StartError::Bind { address, source })?;
     let address = bound.address();
+    let mut routes = Vec::with_capacity(listener.routes.len());
+    for route in listener.routes {
+        let Some((_, upstream)) = upstreams.iter().find(|(name, _)| *name == route.upstream) else {
+            continue;
+        };
+        let card = match route.protocol {
+            Protocol::Mcp => None,
+            Protocol::A2a => {
+                let server = &upstream.settings().server;
+                cards::publisher(&settings, address, &route, server).map_err(|reason| {
+                    StartError::Card { upstream: route.upstream.clone(), reason }
+                })?
+            }
+        };
+        routes.push(Served {
+            server: route.upstream.as_str().into(),
+            calls: metrics.calls(&route.upstream),
+            upstream: Arc::clone(upstream),
+            card,
+            route,
+        });
+    }
     let connections = Connections::new(settings.max_connections);
     let first_request = settings.head_timeout;
     let proxy = Arc::new(Proxy::new(Arc::clone(shared), settings, source.cloned(), routes));

@@ -88,6 +88,9 @@ impl PushRefused {
 }
 
 impl PushTargets {
+    /// No address may be called.
+    pub const NOWHERE: Self = Self { hosts: Vec::new(), ports: BTreeSet::new() };
+
     /// `hosts` are names, addresses, or `*.` with a domain below which every name is allowed; `ports` are
     /// those beside 443.
     ///

@@ -36,6 +36,15 @@ impl Settings {
         }
     }
 
+    /// Where it may be told to send push notifications.
+    pub fn push_targets(&self) -> &PushTargets {
+        const NOWHERE: &PushTargets = &PushTargets::NOWHERE;
+        match &self.server {
+            Server::Http(http) => &http.agent.push,
+            Server::Command(_) => NOWHERE,
+        }
+    }
+
     /// The SPIFFE ID that it has to prove, if it proves one.
     pub fn identity(&self) -> Option<&SpiffeId> {
         match &self.server {

@@ -10,6 +10,7 @@ use crate::{
     subject::{CA, Lictor, Setup, caller_tls},
 };
 
+mod cards;
 mod requests;
 mod tasks;
 
