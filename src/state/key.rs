@@ -49,6 +49,14 @@ impl Key {
     }
 }
 
+/// What something is found by that belongs to nobody and may be used once. Of no kind: 0 is no kind's number.
+pub(super) fn once(id: &str) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update([0]);
+    hash.update(id);
+    hash.finalize().into()
+}
+
 /// Part of what is stored: a number that was used is never given to another kind.
 fn code(kind: Kind) -> u8 {
     match kind {
@@ -83,6 +91,8 @@ mod tests {
         for (at, key) in keys.iter().enumerate() {
             assert_eq!(keys.iter().position(|other| other == key), Some(at));
         }
+        assert_ne!(once("1"), once("2"));
+        assert!(keys.iter().all(|key| *key.digest() != once("1")));
         assert_eq!(format!("{:?}", keys[0]), "Key { kind: Session, .. }");
     }
 

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Kind, Limits, OpenError, Settings,
-    key::Key,
+    key::{self, Key},
     memory::{Memory, Recalled},
     store::{Claim, Store},
 };
@@ -152,6 +152,15 @@ impl Owners {
             self.store.release(&key, owner).await;
         }
         bound
+    }
+
+    /// Claims something that may be used once within `ttl`, such as a token that was shown: `false` if another
+    /// replica has. What this process itself was shown is for its own memory to know.
+    ///
+    /// # Errors
+    /// When replicas share a store and it can't be asked: it may have been used.
+    pub async fn claim_once(&self, id: &str, ttl: Duration) -> Result<bool, Unavailable> {
+        self.store.claim_once(&key::once(id), ttl).await
     }
 
     /// Forgets what has ended, if it was `owner`'s.

@@ -24,6 +24,7 @@ use std::{
 use ::redis::{Cmd, FromRedisValue, RedisError, RedisResult};
 use data_encoding::HEXLOWER;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
+use uuid::Uuid;
 
 pub(super) use self::dial::SetupError;
 use self::{dial::Dialer, link::Link};
@@ -78,12 +79,24 @@ impl Redis {
         owner: &str,
         ttl: Duration,
     ) -> Result<Claim, Unavailable> {
-        let mut claim = script(CLAIM, key);
+        let mut claim = script(CLAIM, key.digest());
         claim.arg(owner).arg(millis(ttl));
         match self.ask(&claim).await? {
             1 => Ok(Claim::Granted),
             _ => Ok(Claim::Taken),
         }
+    }
+
+    /// Whether nobody has claimed it within `ttl`.
+    pub(super) async fn claim_once(
+        &self,
+        digest: &[u8; 32],
+        ttl: Duration,
+    ) -> Result<bool, Unavailable> {
+        let mut claim = script(CLAIM, digest);
+        // A command may be sent twice, so each claim has an owner that no other has.
+        claim.arg(Uuid::now_v7().to_string()).arg(millis(ttl));
+        Ok(self.ask::<u32>(&claim).await? == 1)
     }
 
     pub(super) async fn owner(
@@ -92,7 +105,7 @@ impl Redis {
         ttl: Duration,
     ) -> Result<Option<Arc<str>>, Unavailable> {
         let mut look = ::redis::cmd("GETEX");
-        look.arg(name(key)).arg("PX").arg(millis(ttl));
+        look.arg(name(key.digest())).arg("PX").arg(millis(ttl));
         let owner: Option<String> = self.ask(&look).await?;
         match owner {
             Some(owner) if owner.len() > LONGEST_OWNER => Err(Unavailable),
@@ -101,7 +114,7 @@ impl Redis {
     }
 
     pub(super) async fn release(&self, key: &Key, owner: &str) {
-        let mut release = script(RELEASE, key);
+        let mut release = script(RELEASE, key.digest());
         release.arg(owner);
         // The number says whether there was anything to delete, which there need not have been.
         let released: Result<u32, _> = self.ask(&release).await;
@@ -194,14 +207,14 @@ impl Failure {
     }
 }
 
-fn script(text: &str, key: &Key) -> Cmd {
+fn script(text: &str, digest: &[u8; 32]) -> Cmd {
     let mut command = ::redis::cmd("EVAL");
-    command.arg(text).arg(1).arg(name(key));
+    command.arg(text).arg(1).arg(name(digest));
     command
 }
 
-fn name(key: &Key) -> String {
-    format!("lictor:{{{}}}", HEXLOWER.encode(key.digest()))
+fn name(digest: &[u8; 32]) -> String {
+    format!("lictor:{{{}}}", HEXLOWER.encode(digest))
 }
 
 fn millis(time: Duration) -> u64 {

@@ -85,6 +85,19 @@ impl Store {
         }
     }
 
+    /// Whether something that may be used once wasn't used within `ttl` by any replica. A process that shares
+    /// its store with nobody remembers by itself what it used.
+    pub(super) async fn claim_once(
+        &self,
+        digest: &[u8; 32],
+        ttl: Duration,
+    ) -> Result<bool, Unavailable> {
+        match self {
+            Self::None | Self::Embedded(_) => Ok(true),
+            Self::Redis(redis) => redis.claim_once(digest, ttl).await,
+        }
+    }
+
     /// The owner of what memory doesn't know.
     pub(super) async fn owner(
         &self,

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::telemetry::Clock;
 
+mod once;
 mod redis;
 #[path = "../../tests/support/redis.rs"]
 mod server;
