@@ -1,6 +1,6 @@
 //! What is done on somebody's behalf, and what somebody does by itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::json;
 
@@ -163,6 +163,21 @@ fn without_a_chain_only_those_act_who_may_begin_one() {
     }
 }
 
+/// A world, and facts for each choice of three members, since loading policies takes its time.
+static WORLD: LazyLock<(World, Vec<Facts>)> = LazyLock::new(|| {
+    let world = World::new();
+    let facts = (0..8_usize).map(|mask| {
+        let members: Vec<_> = (0..3).filter(|at| mask >> at & 1 == 1).collect();
+        facts_for(&world, &members)
+    });
+    let facts = facts.collect();
+    (world, facts)
+});
+
+fn mask(permitted: [bool; 3]) -> usize {
+    (0..3).filter(|at| permitted[*at]).map(|at| 1 << at).sum()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
@@ -176,9 +191,8 @@ proptest! {
         modes.sort_unstable();
         modes.reverse();
         caps.sort_unstable();
-        let world = World::new();
-        let members: Vec<_> = (0..3).filter(|at| permitted[*at]).collect();
-        let facts = facts_for(&world, &members);
+        let (world, all) = &*WORLD;
+        let facts = &all[mask(permitted)];
         let mut claims = world.claims(3);
         for (at, claims) in claims.iter_mut().enumerate() {
             claims["mode"] = Mode::ALL[modes[at]].as_str().into();
@@ -192,7 +206,7 @@ proptest! {
             .map(|hops| {
                 let header = world.sign(&claims[..hops]);
                 let chain = Behalf::of(world.show(&Verifier::new(), &header, hops).expect("taken"));
-                judged(&world, &chain, tool, &facts).is_ok()
+                judged(world, &chain, tool, facts).is_ok()
             })
             .collect();
         prop_assert!(verdicts.is_sorted_by(|before, after| before >= after), "{:?}", verdicts);
