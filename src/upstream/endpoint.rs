@@ -147,12 +147,12 @@ mod tests {
             ("/rest/", "/v1/message:send", None, "/rest/v1/message:send"),
             ("/rest", "/tasks", Some("a=b&c=%20"), "/rest/tasks?a=b&c=%20"),
             ("/rest", "/tasks/a..b/...", None, "/rest/tasks/a..b/..."),
+            ("/rest", "", None, "/rest"),
         ] {
             let whole = format!("https://files.example.org{path}");
             assert_eq!(beneath(base, suffix, query), Some(whole), "{suffix}");
         }
         for (suffix, query) in [
-            ("", None),
             ("tasks", None),
             ("@evil.example/", None),
             ("//evil.example/", None),
