@@ -77,29 +77,22 @@ pub(super) struct Place {
     memory: Arc<Memory>,
     of: Digest,
     caller: Arc<str>,
+    brought: Option<Brought>,
     tell: watch::Sender<Option<Outcome>>,
 }
 
+/// What an exchange has come to: a token, and until when it may be used again.
+type Brought = Result<(Secret<HeaderValue>, Option<Instant>), TokenError>;
+
 impl Place {
     /// Tells those who wait, and keeps a token that may be used again until a moment.
-    pub(super) fn finish(
-        self,
-        outcome: Result<(Secret<HeaderValue>, Option<Instant>), TokenError>,
-    ) {
-        let outcome = outcome.map(|(value, until)| {
-            let bearer = Bearer { value, of: self.of };
-            if let Some(until) = until {
-                self.memory.lock().keep(bearer.clone(), until);
-            }
-            bearer
-        });
-        self.tell.send_replace(Some(outcome));
+    pub(super) fn finish(mut self, brought: Brought) {
+        self.brought = Some(brought);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // After the token is kept, so that nobody finds neither.
         let mut inner = self.memory.lock();
         inner.coming.remove(&self.of);
         if let Entry::Occupied(mut begun) = inner.begun.entry(Arc::clone(&self.caller)) {
@@ -107,6 +100,19 @@ impl Drop for Place {
             if *begun.get() == 0 {
                 begun.remove();
             }
+        }
+        let outcome = self.brought.take().map(|brought| {
+            let (value, until) = brought?;
+            let bearer = Bearer { value, of: self.of };
+            if let Some(until) = until {
+                inner.keep(bearer.clone(), until);
+            }
+            Ok(bearer)
+        });
+        // Nobody is told before the place is free: whoever calls again after a failure is to begin anew.
+        drop(inner);
+        if outcome.is_some() {
+            self.tell.send_replace(outcome);
         }
     }
 }
@@ -131,7 +137,8 @@ impl Memory {
         let (tell, told) = watch::channel(None);
         inner.coming.insert(of, told.clone());
         inner.begun.insert(Arc::clone(&caller), own + 1);
-        Found::Nothing(Place { memory: Arc::clone(self), of, caller, tell }, Coming(told))
+        let place = Place { memory: Arc::clone(self), of, caller, brought: None, tell };
+        Found::Nothing(place, Coming(told))
     }
 
     /// Forgets a token, unless another was issued in its place.

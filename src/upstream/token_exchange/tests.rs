@@ -214,6 +214,25 @@ async fn exchanges_at_once_are_bounded_and_a_place_that_is_given_up_is_free() {
     drop((0..64).map(|number| begun(number, 0).unwrap()).collect::<Vec<_>>());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_was_told_of_a_failure_can_begin_anew() {
+    let (memory, now) = (Arc::<Memory>::default(), Clock.instant());
+    for _ in 0..2000 {
+        let place = begin(&memory, digest(1), now);
+        let Found::Coming(waiting) = memory.find(digest(1), "agent".into(), now) else {
+            panic!("under way")
+        };
+        let again = Arc::clone(&memory);
+        let told = tokio::spawn(async move {
+            assert_eq!(waiting.outcome().await.err(), Some(TokenError::Refused));
+            drop(begin(&again, digest(1), now));
+        });
+        tokio::task::yield_now().await;
+        place.finish(Err(TokenError::Refused));
+        told.await.expect("it begins");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
 
