@@ -8,7 +8,7 @@
 //! INVARIANT: a caller whose chain can't be verified is refused, never taken for one without. What leaves here
 //! permits no more than every chain that the call may come from.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -18,8 +18,8 @@ use uuid::Uuid;
 use super::{Proxy, Read};
 use crate::{
     delegation::{
-        Arrival, Behalf, Capabilities, ChainError, HEADER, MintError, Mode, Next, Revoked, Rule,
-        Settings, Site, Verifier, extend,
+        Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next, Revoked,
+        Rule, Settings, Site, Verifier, extend,
         link::{Cause, Inbound, Links, MEMBER, Marks},
         originate,
     },
@@ -29,6 +29,7 @@ use crate::{
     identity::{Peer, Principal, source::Svid},
     listener::Direction,
     protocol::Call,
+    state::Unavailable,
 };
 
 /// What is shared of delegation, where it is configured.
@@ -58,7 +59,7 @@ impl Delegation {
 
 impl Proxy {
     /// Learns on whose behalf a decoded call is made.
-    pub(super) fn behalf(
+    pub(super) async fn behalf(
         &self,
         session: &ServerSession,
         principal: &Principal,
@@ -72,7 +73,7 @@ impl Proxy {
             }
             (None, _) => Ok(Behalf::default()),
             (Some(delegation), Direction::Inbound) => {
-                self.arrived(delegation, session, principal, call, peer)
+                self.arrived(delegation, session, principal, call, peer).await
             }
             (Some(delegation), Direction::Outbound) => {
                 let now = self.shared.record.clock.unix();
@@ -83,7 +84,7 @@ impl Proxy {
     }
 
     /// What comes with an inbound call.
-    fn arrived(
+    async fn arrived(
         &self,
         delegation: &Delegation,
         session: &ServerSession,
@@ -113,13 +114,36 @@ impl Proxy {
             method: call.method.name(),
             body: &call.body,
         };
-        let site = Site {
-            snapshot: &source.snapshot(),
-            settings: &delegation.settings,
-            revoked: &delegation.revoked.load(),
-            now: self.shared.record.clock.unix().as_secs(),
+        let now = self.shared.record.clock.unix().as_secs();
+        let chain = {
+            let site = Site {
+                snapshot: &source.snapshot(),
+                settings: &delegation.settings,
+                revoked: &delegation.revoked.load(),
+                now,
+            };
+            delegation.verifier.verify(&arrival, &site).map_err(|error| {
+                tracing::warn!(peer = peer.id().as_str(), %error, "refused a chain of delegation");
+                Denial::from(error)
+            })?
         };
-        Ok(Behalf::of(delegation.verifier.verify(&arrival, &site)?))
+        self.shown_once(&chain, now).await?;
+        Ok(Behalf::of(chain))
+    }
+
+    /// Whether no other replica was shown the chain before. Each remembers what it was shown itself.
+    async fn shown_once(&self, chain: &Chain, now: u64) -> Result<(), Denial> {
+        let Some(shown) = chain.shown() else { return Ok(()) };
+        let id = format!("{} {}", shown.issuer, shown.id);
+        let ttl = Duration::from_secs(shown.until.saturating_sub(now).saturating_add(1));
+        match self.shared.owners.claim_once(&id, ttl).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let hop = chain.depth().saturating_sub(1);
+                Err(ChainError::Replayed { hop }.into())
+            }
+            Err(Unavailable) => Err(Denial::StateUnavailable),
+        }
     }
 
     /// Makes what has to go with a permitted call: inbound, a handle; outbound, the header of the next hop.

@@ -66,7 +66,7 @@ impl Proxy {
         leg.expect(&call);
         let call = exchange.call.insert(call);
         if let Some(principal) = &exchange.principal {
-            exchange.behalf = self.behalf(session, principal, call, peer.as_deref())?;
+            exchange.behalf = self.behalf(session, principal, call, peer.as_deref()).await?;
         }
         let (owned, reservation) = (Owned::default(), Some(reservation));
         let (on_behalf, live, hop) = (None, None, None);

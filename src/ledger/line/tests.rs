@@ -2,7 +2,7 @@ use proptest::{collection::vec, option, prelude::*};
 use serde_json::Value;
 
 use super::*;
-use crate::ledger::{Decision, Event, Mode, check::split};
+use crate::ledger::{Behalf, Decision, Event, Mode, check::split};
 
 const CHAIN: &str = "spiffe://td/agent#0193";
 

@@ -32,9 +32,14 @@ fn response(result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#)
 }
 
+/// What is told, without whether its task goes on.
+fn told(call: &Call, message: &[u8]) -> Result<Given, super::Unreadable> {
+    read(call, message).map(|given| Given { runs: None, ..given })
+}
+
 fn given(tasks: &[&str], contexts: &[&str]) -> Given {
     let set = |ids: &[&str]| ids.iter().map(|id| Box::from(*id)).collect();
-    Given { tasks: set(tasks), contexts: set(contexts), listed: None }
+    Given { tasks: set(tasks), contexts: set(contexts), runs: None, listed: None }
 }
 
 const TASK: &str = r#"{"id":"t","contextId":"c","kind":"task","status":{"state":"working","message":
@@ -57,7 +62,7 @@ fn every_shape_hands_over_its_ids() {
     for call in &handing {
         for bare in [TASK, MESSAGE, UPDATE] {
             let expected = given(&["t"], &["c"]);
-            assert_eq!(read(call, response(bare).as_bytes()), Ok(expected), "{bare}");
+            assert_eq!(told(call, response(bare).as_bytes()), Ok(expected), "{bare}");
         }
         for (wrapper, content) in [
             ("task", TASK),
@@ -70,7 +75,7 @@ fn every_shape_hands_over_its_ids() {
         ] {
             let wrapped = format!(r#"{{"{wrapper}":{content}}}"#);
             let expected = given(&["t"], &["c"]);
-            assert_eq!(read(call, response(&wrapped).as_bytes()), Ok(expected), "{wrapped}");
+            assert_eq!(told(call, response(&wrapped).as_bytes()), Ok(expected), "{wrapped}");
         }
     }
     for call in [
@@ -81,10 +86,10 @@ fn every_shape_hands_over_its_ids() {
     ] {
         let wrapped = format!(r#"{{"task":{TASK}}}"#);
         for result in [TASK, &wrapped] {
-            assert_eq!(read(&call, result.as_bytes()), Ok(given(&["t"], &["c"])));
+            assert_eq!(told(&call, result.as_bytes()), Ok(given(&["t"], &["c"])));
         }
         let error = r#"{"error":{"code":404,"status":"NOT_FOUND","message":"no such task"}}"#;
-        assert_eq!(read(&call, error.as_bytes()), Ok(Given::default()));
+        assert_eq!(told(&call, error.as_bytes()), Ok(Given::default()));
     }
 }
 
@@ -98,7 +103,7 @@ fn what_hands_over_nothing_is_nothing() {
         &response(r#"{"message":{"messageId":"m","parts":[],"contextId":"","taskId":null}}"#),
         &response(r#"{"kind":"message","messageId":"m","parts":[]}"#),
     ] {
-        assert_eq!(read(&send, message.as_bytes()), Ok(Given::default()), "{message}");
+        assert_eq!(told(&send, message.as_bytes()), Ok(Given::default()), "{message}");
     }
     for name in [
         "tasks/pushNotificationConfig/get",
@@ -115,7 +120,7 @@ fn what_hands_over_nothing_is_nothing() {
             response("[]"),
             r#"{"jsonrpc":"2.0","id":7}"#.to_owned(),
         ] {
-            assert_eq!(read(&call, message.as_bytes()), Ok(Given::default()), "{name} {message}");
+            assert_eq!(told(&call, message.as_bytes()), Ok(Given::default()), "{name} {message}");
         }
     }
 }
@@ -150,7 +155,7 @@ fn what_two_readers_could_read_in_two_ways_is_refused() {
         &response(r#"{"task":"a"}"#),
         &response(r#"{"task":[{"id":"a"}]}"#),
     ] {
-        assert!(read(&rpc("SendMessage"), message.as_bytes()).is_err(), "{message}");
+        assert!(told(&rpc("SendMessage"), message.as_bytes()).is_err(), "{message}");
     }
 }
 
@@ -164,7 +169,7 @@ fn a_list_is_cut_to_what_is_shown() {
         (rest(&HttpMethod::GET, "/tasks"), LIST.to_owned()),
         (rest(&HttpMethod::GET, "/v1/tasks"), LIST.replace("totalSize", "total_size")),
     ] {
-        let found = read(&call, message.as_bytes()).expect("read");
+        let found = told(&call, message.as_bytes()).expect("read");
         assert_eq!((found.tasks.len(), found.contexts.len()), (0, 0));
         let listed = found.listed.expect("a list");
         let ids: Vec<&str> = listed.tasks.iter().map(|(id, _)| &**id).collect();
@@ -183,10 +188,10 @@ fn a_list_is_cut_to_what_is_shown() {
             serde_json::from_str::<serde_json::Value>(&cut).expect("still JSON");
         }
     }
-    let none = read(&rpc("ListTasks"), response(r#"{"totalSize":0}"#).as_bytes());
+    let none = told(&rpc("ListTasks"), response(r#"{"totalSize":0}"#).as_bytes());
     assert_eq!(none, Ok(Given::default()));
     let first = response(r#"{"totalSize":9,"tasks":[{"id":"a"}]}"#);
-    let listed = read(&rpc("ListTasks"), first.as_bytes()).expect("read").listed.expect("a list");
+    let listed = told(&rpc("ListTasks"), first.as_bytes()).expect("read").listed.expect("a list");
     let cut = listed.only(first.as_bytes(), |_| false);
     assert_eq!(String::from_utf8(cut).expect("text"), response(r#"{"totalSize":0,"tasks":[]}"#));
 }
@@ -205,7 +210,7 @@ fn a_list_that_could_hide_a_task_is_refused() {
         r#"{"tasks":[{"id":"a"}],"totalSize":1,"total_size":2}"#,
         "[]",
     ] {
-        assert!(read(&rpc("ListTasks"), response(result).as_bytes()).is_err(), "{result}");
+        assert!(told(&rpc("ListTasks"), response(result).as_bytes()).is_err(), "{result}");
     }
 }
 
@@ -259,7 +264,7 @@ proptest! {
     #[test]
     fn no_reader_finds_an_id_that_is_not_told(result in object(2)) {
         let message = response(&result.to_string());
-        if let Ok(given) = read(&rpc("SendMessage"), message.as_bytes()) {
+        if let Ok(given) = told(&rpc("SendMessage"), message.as_bytes()) {
             for id in ids(&result, false) {
                 prop_assert!(given.tasks.contains(id), "{} {:?}", message, given);
             }
@@ -275,10 +280,10 @@ proptest! {
         let items: Vec<_> =
             (0..shown.len()).map(|at| format!("{space}{{\"id\":\"{at}\",\"x\":[]}}{space}")).collect();
         let message = response(&format!(r#"{{"tasks":[{}],"totalSize":99}}"#, items.join(",")));
-        let listed = read(&rpc("ListTasks"), message.as_bytes()).expect("read").listed.expect("a list");
+        let listed = told(&rpc("ListTasks"), message.as_bytes()).expect("read").listed.expect("a list");
         let is_shown = |id: &str| shown[id.parse::<usize>().expect("a number")];
         let cut = listed.only(message.as_bytes(), is_shown);
-        let again = read(&rpc("ListTasks"), &cut).expect("read").listed.expect("a list");
+        let again = told(&rpc("ListTasks"), &cut).expect("read").listed.expect("a list");
         let left: Vec<_> = again.tasks.iter().map(|(id, _)| id.to_string()).collect();
         let expected: Vec<_> =
             (0..shown.len()).filter(|at| shown[*at]).map(|at| at.to_string()).collect();
@@ -288,9 +293,25 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes: Vec<u8>, text in "[\\[\\]{}:,\"\\\\a-z0-9 ]{0,60}") {
         for call in [rpc("SendMessage"), rpc("ListTasks"), rest(&HttpMethod::GET, "/tasks")] {
-            drop(read(&call, &bytes));
-            drop(read(&call, text.as_bytes()));
-            drop(read(&call, response(&text).as_bytes()));
+            drop(told(&call, &bytes));
+            drop(told(&call, text.as_bytes()));
+            drop(told(&call, response(&text).as_bytes()));
         }
+    }
+}
+
+#[test]
+fn it_is_told_whether_a_task_goes_on() {
+    for (state, runs) in [
+        (r#"{"state":"working"}"#, Some(true)),
+        (r#"{"state":"TASK_STATE_INPUT_REQUIRED"}"#, Some(true)),
+        (r#"{"state":"completed"}"#, Some(false)),
+        (r#"{"state":"TASK_STATE_REJECTED"}"#, Some(false)),
+        ("{}", None),
+        ("null", None),
+    ] {
+        let task = response(&format!(r#"{{"id":"t","status":{state}}}"#));
+        let given = read(&rpc("message/send"), task.as_bytes()).expect("readable");
+        assert_eq!(given.runs, runs, "{state}");
     }
 }
