@@ -123,8 +123,11 @@ fn judge_hop(
         }
         if request.asked.is_none() {
             let terms = facts.policies.delegation_for(hop.principal(), request.server, target);
-            let too_deep = terms != Terms::DEFAULT && place.depth > usize::from(terms.max_depth);
-            if too_deep || !reaches(mode(terms.mode), method, class) {
+            let exceeds = |terms: Terms| {
+                let too_deep = place.depth > usize::from(terms.max_depth);
+                too_deep || !reaches(mode(terms.mode), method, class)
+            };
+            if terms.is_some_and(exceeds) {
                 return Err(Limit::Grants);
             }
             let name = target.name().unwrap_or_default();

@@ -121,14 +121,14 @@ impl Policies {
     }
 
     /// How far a call of this principal on this target may be passed on: the narrowest of what documents
-    /// of grants say of its tenant and of the tools. It is for the judge of a chain of delegation; no
-    /// policy looks at it.
+    /// of grants say of its tenant and of the tools; `None` where none says anything. It is for the judge
+    /// of a chain of delegation; no policy looks at it.
     pub fn delegation_for(
         &self,
         principal: &Principal,
         server: &str,
         target: &Target,
-    ) -> grants::Delegation {
+    ) -> Option<grants::Delegation> {
         let id = &principal.id;
         self.delegation.of(id.as_str(), self.world.tenant(id), server, target)
     }

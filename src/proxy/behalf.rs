@@ -176,8 +176,9 @@ impl Proxy {
                 let snapshot = source.snapshot();
                 let svid = snapshot.usable(now).map_err(|_| Denial::NotReady)?;
                 let policies = self.shared.policies.load();
-                let terms = call.targets.iter().map(|target| {
-                    mode(policies.delegation_for(principal, &served.server, target).mode)
+                let terms = call.targets.iter().filter_map(|target| {
+                    let terms = policies.delegation_for(principal, &served.server, target)?;
+                    Some(mode(terms.mode))
                 });
                 let granted = narrower(terms.min(), served.route.delegate);
                 let next = Next {

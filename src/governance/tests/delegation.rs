@@ -24,7 +24,7 @@ fn facts_for(world: &World, permitted: &[usize]) -> Facts {
     let tool = |class| Tool { class, tags: vec![] };
     let tools = [("read", tool(Class::Read)), ("write", tool(Class::Write))];
     let tools = tools.into_iter().map(|(name, tool)| (name.to_owned(), tool)).collect();
-    let servers = BTreeMap::from([("s".to_owned(), Server { tags: vec![], tools, agent: None })]);
+    let servers = BTreeMap::from([("s".to_owned(), Server { agent: None, tags: vec![], tools })]);
     let settings =
         Settings { directory: directory.path().to_owned(), servers, ..Settings::default() };
     let policies = Arc::new(Policies::load(&settings).expect("loads"));

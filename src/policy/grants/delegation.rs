@@ -30,9 +30,6 @@ pub struct Delegation {
 }
 
 impl Delegation {
-    /// Where no document says anything.
-    pub const DEFAULT: Self = Self { max_depth: 5, mode: DelegationMode::Full };
-
     /// The narrower of each.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -48,20 +45,21 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What holds for a call: the narrowest of the tenant's word and of each grant that covers the call.
+    /// What holds for a call: the narrowest of the tenant's word and of each grant that covers the call,
+    /// if there is any.
     pub(crate) fn of(
         &self,
         id: &str,
         tenant: Option<&str>,
         server: &str,
         target: &Target,
-    ) -> Delegation {
+    ) -> Option<Delegation> {
         let tenant = tenant.and_then(|tenant| self.tenants.get(tenant)).copied();
         let grants = self.grants.iter().filter(|(who, tools, _)| {
             matches!(target, Target::Tool(tool) if who.holds(id) && tools.hold(server, tool))
         });
         let narrower = tenant.into_iter().chain(grants.map(|(_, _, terms)| *terms));
-        narrower.reduce(Delegation::and).unwrap_or(Delegation::DEFAULT)
+        narrower.reduce(Delegation::and)
     }
 }
 

@@ -193,6 +193,41 @@ fn an_invocation_needs_the_word_of_both() {
 }
 
 #[test]
+fn a_declared_agent_invokes_only_whom_it_names() {
+    // Nobody declared the agent behind `coder`, so other policies may permit to invoke it.
+    let document = format!(
+        "agents:\n\
+         - {{id: 'spiffe://td/tenant/acme/agent/*'}}\n\
+         - {{id: '{PLANNER}', canInvoke: [coder]}}\n"
+    );
+    let (alone, beside) = (granted(&document), granted_beside_all(&document));
+    for (caller, permitted) in [(PLANNER, true), (READER, false), ("spiffe://td/other", true)] {
+        let decision = message(caller, "coder").decide(&beside);
+        assert_eq!(decision.permit, permitted, "{caller} {decision:?}");
+        if !permitted {
+            assert_eq!(ids(&decision), ["team.grants.yaml#agents[0].canInvoke"]);
+        }
+        assert!(!message(caller, "coder").permitted(&alone), "{caller}");
+    }
+}
+
+#[test]
+fn a_permit_speaks_of_those_only_that_both_sides_name() {
+    let document = format!(
+        "agents:\n\
+         - {{id: 'spiffe://td/tenant/acme/agent/*', canInvoke: [coder]}}\n\
+         - {{id: '{CODER}', upstream: coder, invocableBy: [writers]}}\n"
+    );
+    let policies = granted(&document);
+    for (caller, permitted) in [(WRITER, true), (READER, false)] {
+        let explained = message(caller, "coder").ask(|question| policies.explain(question));
+        assert_eq!(explained.decision.permit, permitted, "{explained}");
+        // The forbid has nothing to overrule.
+        assert_eq!(explained.overruled, [], "{explained}");
+    }
+}
+
+#[test]
 fn a_card_is_open_to_invokers_or_to_everybody() {
     for (card, expected) in [("invokers", false), ("everybody", true)] {
         let document = format!("agents: [{{id: '{CODER}', upstream: coder, card: {card}}}]");
@@ -365,10 +400,12 @@ fn delegation_is_the_narrowest_of_tenant_and_grants() {
          - {{agent: 'spiffe://td/*', server: files, tool: read_file, permissions: [read], \
              delegation: {{mode: readonly}}}}\n\
          - {{agent: '{PLANNER}', server: files, tool: save, permissions: [write]}}\n\
-         delegation: [{{tenant: acme, maxDepth: 3, mode: readwrite}}, {{tenant: wide, maxDepth: 9}}]\n"
+         delegation: [{{tenant: acme, maxDepth: 3, mode: readwrite}}, {{tenant: wide, maxDepth: 9}}, \
+             {{tenant: five}}]\n"
     );
     let policies = granted(&document);
-    let (wide, narrow) = ("spiffe://td/tenant/wide/agent/a", "spiffe://td/tenant/none/agent/a");
+    let (wide, none) = ("spiffe://td/tenant/wide/agent/a", "spiffe://td/tenant/none/agent/a");
+    let five = "spiffe://td/tenant/five/agent/a";
     use DelegationMode::{Full, ReadOnly, ReadWrite};
     for (id, target, max_depth, mode) in [
         (PLANNER, tool("read_file"), 2, ReadOnly),
@@ -377,14 +414,16 @@ fn delegation_is_the_narrowest_of_tenant_and_grants() {
         (PLANNER, Target::Server, 3, ReadWrite),
         (READER, tool("read_file"), 3, ReadOnly),
         (wide, Target::Server, 9, Full),
-        (narrow, Target::Server, 5, Full),
-        (narrow, tool("read_file"), 5, ReadOnly),
+        (five, Target::Server, 5, Full),
+        (none, tool("read_file"), 5, ReadOnly),
     ] {
         let told = policies.delegation_for(&principal(id), "files", &target);
-        assert_eq!(told, Delegation { max_depth, mode }, "{id} {target:?}");
+        assert_eq!(told, Some(Delegation { max_depth, mode }), "{id} {target:?}");
     }
     let elsewhere = policies.delegation_for(&principal(PLANNER), "coder", &tool("read_file"));
-    assert_eq!(elsewhere, Delegation { max_depth: 3, mode: ReadWrite });
+    assert_eq!(elsewhere, Some(Delegation { max_depth: 3, mode: ReadWrite }));
+    // Nothing was said of these; what was said holds, also if it is the default.
+    assert_eq!(policies.delegation_for(&principal(none), "files", &Target::Server), None);
 }
 
 #[test]

@@ -236,5 +236,5 @@ fn the_examples_of_the_page_load() {
     assert!(Ask::call(planner, "read_file").permitted(&policies));
     assert!(message(planner, "coder").permitted(&policies));
     let bound = policies.delegation_for(&principal(planner), "coder", &Target::Server);
-    assert_eq!(bound, Delegation { max_depth: 3, mode: DelegationMode::ReadWrite });
+    assert_eq!(bound, Some(Delegation { max_depth: 3, mode: DelegationMode::ReadWrite }));
 }
