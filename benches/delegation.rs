@@ -56,7 +56,8 @@ impl Proxies {
         let (to, _) = self.sources.get(from + 1).expect("a next one");
         let capabilities = &Capabilities::UNLIMITED;
         let (http_method, method) = ("POST", "tools/call");
-        let next = Next { to, mode: None, capabilities, http_method, method, body: BODY };
+        let id = uuid::Uuid::now_v7();
+        let next = Next { id, to, mode: None, capabilities, http_method, method, body: BODY };
         let (_, source) = self.sources.get(from).expect("a proxy");
         let snapshot = source.snapshot();
         let svid = snapshot.usable(self.now).expect("valid");

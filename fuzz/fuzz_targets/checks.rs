@@ -72,7 +72,7 @@ pub(crate) fn a2a_answer(data: &[u8]) {
         let Ok(given) = a2a::answer::read(&call, data) else { continue };
         assert!(given.tasks.len() <= 1 && given.contexts.len() <= 1);
         let Some(listed) = given.listed else { continue };
-        let is_shown = |id: &str| id.len() % 2 == 0;
+        let is_shown = |id: &str| id.len().is_multiple_of(2);
         let cut = a2a::answer::read(&call, &listed.only(data, is_shown)).expect("readable");
         let shown: Vec<_> =
             listed.tasks.iter().map(|(id, _)| id).filter(|id| is_shown(id)).collect();

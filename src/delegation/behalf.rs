@@ -61,6 +61,11 @@ impl Behalf {
         self.rung
     }
 
+    /// When the first of its chains ends, Unix seconds; `None` without one.
+    pub fn expires(&self) -> Option<u64> {
+        self.chains.iter().map(|chain| chain.expires()).min()
+    }
+
     /// The narrowest mode of all; `None` if nothing says one.
     pub fn mode(&self) -> Option<Mode> {
         let chains = self.chains.iter().filter_map(|chain| chain.hops().last());

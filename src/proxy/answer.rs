@@ -21,7 +21,7 @@ use super::{
     sse_endpoint::Leg,
 };
 use crate::{
-    delegation::Behalf,
+    delegation::{Behalf, ChainError, Rule},
     denial::Denial,
     exchange::{End, Exchange, Occasion},
     governance::{Permit, Visibility, delegation},
@@ -176,6 +176,11 @@ impl Proxy {
         let behalf = &exchange.behalf;
         let standing = || {
             self.still_believed(read.peer.as_deref())?;
+            let now = self.shared.record.clock.unix().as_secs();
+            if behalf.expires().is_some_and(|end| end <= now) {
+                let hop = behalf.chains().first().map_or(0, |chain| chain.depth());
+                return Err(ChainError::Hop { hop, rule: Rule::Expired }.into());
+            }
             if listens(call) {
                 self.still_permitted((call, principal, behalf), served, &read.owned, judged_by)?;
             }

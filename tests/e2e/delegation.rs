@@ -1,8 +1,6 @@
 //! Three proxies in a row, each with its own SVID: `a`, an agent, calls `b`, an agent, which calls `c`, an MCP
 //! server. What `a` lets `b` do is all that `b` can do on its behalf.
 
-use std::sync::Arc;
-
 use http::HeaderValue;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,7 +9,7 @@ use crate::{
     CALL, CHANGE,
     agents::{message, rpc},
     http::{Answer, Caller, whole},
-    stub::{self, Stub},
+    stub::Stub,
     subject::{CA, Lictor, caller_tls},
 };
 

@@ -69,7 +69,7 @@ fn each_fault_is_told_with_place_and_hint() {
         (
             "/listeners/0/direction",
             json!("out"),
-            "listeners[0].direction: \"out\" is none of inbound, outbound",
+            "listeners[0].direction: \"out\" is none of inbound, outbound (did you mean `outbound`?)",
         ),
         (
             "/listeners/0/direction",

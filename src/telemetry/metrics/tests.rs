@@ -179,6 +179,7 @@ fn state_is_in_order_until_told_otherwise() {
         samples(&metrics, "lictor_state"),
         [
             "lictor_state_available 0",
+            "lictor_state_bindings{kind=\"context\"} 2",
             "lictor_state_bindings{kind=\"continuation\"} 1",
             "lictor_state_bindings{kind=\"session\"} 3",
             "lictor_state_bindings{kind=\"task\"} 0",

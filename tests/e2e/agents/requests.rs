@@ -20,7 +20,8 @@ async fn both_bindings_and_versions_reach_the_agent_as_they_came() {
     let body = message(json!({})).to_string();
     let list = rpc(3, "ListTasks", json!({ "tenant": "acme" })).to_string();
     let extensions = ("A2A-Extensions", "https://example.org/ext/1");
-    let rows: Vec<(&str, &str, Vec<(&str, &str)>, &str, &str)> = vec![
+    type Row<'a> = (&'a str, &'a str, Vec<(&'a str, &'a str)>, &'a str, &'a str);
+    let rows: Vec<Row<'_>> = vec![
         ("POST", "", vec![], &v03, "/mcp"),
         ("POST", "/", vec![("X-A2A-Extensions", "https://example.org/ext/1")], &v03, "/mcp"),
         ("POST", "", vec![("A2A-Version", "1.0"), extensions], &v10, "/mcp"),

@@ -1,15 +1,14 @@
 //! Every chain that must not be taken, shown to the proxy of the server by somebody with a good SVID.
 
-use std::{
-    sync::atomic::{AtomicU8, Ordering},
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use lictor::telemetry::Clock;
 
 use super::*;
 use crate::ca::Credential;
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+    Clock.unix().as_secs()
 }
 
 /// Makes chains of members of one trust domain.
