@@ -26,8 +26,11 @@ pub(super) fn state(draft: &mut Draft<'_>, demands: Demands, shown: Shown) -> Re
                 scheme.insert("type".to_owned(), json!("mutualTLS"));
                 security = Some(json!([{ "mtls": [] }]));
             }
-            if shown.v1 {
+            // Clients of 0.3 read the card that REST answers in the form of 1.0, or give up.
+            if v0 || shown.v1 {
                 scheme.insert("mtlsSecurityScheme".to_owned(), json!({}));
+            }
+            if shown.v1 {
                 requirements = Some(json!([{ "schemes": { "mtls": { "list": [] } } }]));
             }
             schemes = (!scheme.is_empty()).then(|| json!({ "mtls": scheme }));
