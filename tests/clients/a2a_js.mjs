@@ -263,7 +263,9 @@ function normalise(key, value) {
   if (typeof value !== "string") return value;
   if (key === "nextPageToken" && value !== "") return "<page>";
   if (value === origin || value.startsWith(`${origin}/`)) return "<here>";
-  return value.replace(INSTANT, "<instant>").replace(IDENTITY, name);
+  // HTTP/2 has no words for a status.
+  const told = value.replace(/(Status: \d{3}) [A-Za-z ]*\. /, "$1. ");
+  return told.replace(INSTANT, "<instant>").replace(IDENTITY, name);
 }
 
 function name(found) {
