@@ -54,7 +54,7 @@ fn check_tells_what_a_good_file_would_run() {
     assert_eq!(
         text(&output.stdout),
         "lictor.yaml: no faults\n\
-         listener local: 127.0.0.1:8080, no TLS, every caller is spiffe://example.org/agent\n  \
+         listener local: inbound, 127.0.0.1:8080, no TLS, every caller is spiffe://example.org/agent\n  \
          /mcp to files, enforce\n\
          upstream files: http://127.0.0.1:9000/mcp, loopback\n\
          policies: policies\n\

@@ -93,7 +93,6 @@ async fn a_claim_in_a_header_changes_nobody() {
         ("forwarded", "for=127.0.0.1"),
         ("from", id),
         ("authorization", "Bearer a"),
-        ("agent-delegation", "a"),
     ];
     // `lookup` is for `agent-a` only.
     for (tool, status) in [("lookup", 4030), ("echo", 0)] {

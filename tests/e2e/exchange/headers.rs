@@ -16,7 +16,6 @@ const WITHHELD: &[(&str, &str)] = &[
     ("proxy-authorization", "Basic YTpi"),
     ("cookie", "s=1"),
     ("x-api-key", "k"),
-    ("agent-delegation", "chain"),
     ("forwarded", "for=10.0.0.1;host=admin"),
     ("x-forwarded-for", "10.0.0.1"),
     ("x-forwarded-host", "admin"),
