@@ -2,7 +2,7 @@
 //!
 //! `*.grants.yaml` in the policy directory is compiled to Cedar at load, and joins the policies that are
 //! written by hand. So there is one set: what is explained, tested and listed is what decides, and
-//! nothing at run time knows of documents. The compiled text is that of [`Statement`]; `lictor policy
+//! nothing at run time knows of documents. The compiled text is that of `Statement`; `lictor policy
 //! grants` shows it.
 //!
 //! | module | does |
