@@ -18,6 +18,14 @@ BARS = {
     "sse_stream_kib": 40,
     "sse_stream_mtls_kib": 64,
     "sse_event_p50_ms": 5,
+    "delegation_cached_us": 90,
+    "delegation_uncached_us": 550,
+}
+
+# Name → case of `benches/delegation.rs`.
+CHAINS = {
+    "delegation_cached_us": "three hops, two known",
+    "delegation_uncached_us": "three hops, none known",
 }
 
 LICTOR = "lictor-1000"
@@ -62,6 +70,7 @@ class Results:
         self.processes = []  # (name, start in ms, idle MiB)
         self.peaks = {}
         self.groups = []  # (group, {label: samples})
+        self.delegation = {}  # name → µs
 
     def started(self, name: str, start_ms: float, idle_mib: float) -> None:
         self.processes.append((name, start_ms, idle_mib))
@@ -94,6 +103,7 @@ class Results:
             numbers["sse_event_p50_ms"] = round(median(streams[LICTOR], "p50_ms"), 2)
         if f"{LICTOR} · mtls" in streams:
             numbers["sse_stream_mtls_kib"] = round(median(streams[f"{LICTOR} · mtls"], "kib"), 1)
+        numbers |= {name: round(value, 1) for name, value in self.delegation.items()}
         return numbers
 
 
