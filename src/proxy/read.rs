@@ -63,6 +63,9 @@ impl Proxy {
             }
         };
         let call = call.map_err(Denial::Undecodable)?;
+        if served.route.message_forms {
+            a2a::check_form(&call).map_err(Denial::Undecodable)?;
+        }
         leg.expect(&call);
         let call = exchange.call.insert(call);
         if let Some(principal) = &exchange.principal {

@@ -21,6 +21,8 @@ pub struct Route {
     pub protocol: Protocol,
     /// Whether this A2A agent's card is also found at the root of the listener.
     pub at_root: bool,
+    /// Whether messages to this A2A agent that have a form have to be of a known one.
+    pub message_forms: bool,
     /// How far those may go whom the workload calls on this route, on behalf of whoever called it; as far as it may
     /// itself, if it isn't said. For outbound routes.
     pub delegate: Option<Mode>,

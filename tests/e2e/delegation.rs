@@ -87,10 +87,15 @@ struct Row {
 impl Row {
     /// `delegate` are more keys of the route from `a` to `b`.
     async fn start(delegate: &str) -> Self {
+        Self::start_with(delegate, POLICIES).await
+    }
+
+    /// `policies` are those of `c`.
+    async fn start_with(delegate: &str, policies: &str) -> Self {
         let server = Stub::json().await;
         let idle = Stub::json().await;
         let mcp = doors("protocol: mcp", "protocol: mcp");
-        let c = proxy("c", &mcp, &upstreams(&server, None), ORIGINS).await;
+        let c = proxy_with("c", &mcp, &upstreams(&server, None), ORIGINS, policies).await;
         let agent = Stub::scripted().await;
         let both = doors("protocol: a2a", "protocol: mcp");
         let b = proxy("b", &both, &upstreams(&agent, Some((&c, "c"))), ORIGINS).await;
@@ -193,4 +198,22 @@ async fn whoever_works_for_others_cant_begin() {
     assert_eq!(closings[0]["link"], "root");
     row.a.stop(0).await;
     row.c.stop(0).await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_in_the_ledgers_of_both_neighbours() {
+    let policies = r#"@id("all") permit (principal, action, resource);
+        @id("not-for-a") forbid (principal == Agent::"spiffe://one.test/a", action, resource == Tool::"own/change");"#;
+    let mut row = Row::start_with("", policies).await;
+    let answer = row.relay(CHANGE, true).await;
+    assert_eq!(answer.json()["error"]["data"]["kind"], "delegation_denied", "{}", answer.json());
+    assert_eq!(row.server.requests(), 0);
+    row.a.stop(1).await;
+    let b = row.b.stop(2).await;
+    let outbound = b.iter().find(|entry| entry["direction"] == "outbound").expect("an entry");
+    assert_eq!(outbound["peer_denied"], "delegation_denied");
+    let c = row.c.stop(1).await;
+    assert_eq!((&c[0]["decision"], &c[0]["hop"]), (&json!("deny"), &json!(0)));
+    assert_eq!(c[0]["hop_peer"], "spiffe://one.test/a");
+    assert_eq!(c[0]["peer_call"], outbound["call_id"]);
 }

@@ -185,8 +185,22 @@ impl Reader<'_> {
             shape::DelegationMode::ReadWrite => delegation::Mode::ReadWrite,
             shape::DelegationMode::ReadOnly => delegation::Mode::ReadOnly,
         });
+        if it.message_forms && protocol == Protocol::Mcp {
+            let problem = "is for routes with `protocol: a2a`; MCP has no such messages";
+            self.faults.push(&place.key("messageForms"), problem);
+        }
+        let message_forms = it.message_forms;
         let (path, upstream) = (path?, upstream?);
-        Some(Route { path, protocol, at_root: false, delegate, upstream, shadow, refusals })
+        Some(Route {
+            path,
+            protocol,
+            at_root: false,
+            message_forms,
+            delegate,
+            upstream,
+            shadow,
+            refusals,
+        })
     }
 
     /// Settles whose card is found at the root of a listener.

@@ -114,6 +114,11 @@ pub(in crate::config) struct Route {
     /// Whether the agent's card is found at the root of the listener too, where callers look for it that know
     /// only the host; one A2A route of a listener, and where there is just one it is that one.
     pub card_at_root: Option<bool>,
+    /// Whether messages to an agent that have a form (`metadata.form`, or a data part of such a type) have to be of
+    /// one of the fourteen known ones, and say the same in both places.
+    #[schemars(extend("default" = false))]
+    #[serde(default)]
+    pub message_forms: bool,
     /// How far those may go whom the workload calls here, on behalf of whoever called it; as far as it may go
     /// itself, without it. For outbound listeners.
     pub delegate: Option<DelegationMode>,

@@ -98,6 +98,7 @@ fn the_documented_page_works_as_it_stands() {
     let route = proxy_settings::Route {
         protocol: Protocol::Mcp,
         at_root: false,
+        message_forms: false,
         delegate: None,
         path: "/mcp".into(),
         upstream: "files".into(),

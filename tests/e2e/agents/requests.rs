@@ -211,3 +211,33 @@ async fn a_refused_operation_is_told_in_the_words_of_its_binding() {
     let closings = lictor.stop(4).await;
     assert!(closings.iter().all(|entry| entry["status"] == "policy_denied"), "{closings:?}");
 }
+
+#[tokio::test]
+async fn messages_of_no_known_form_are_refused_where_forms_are_asked_for() {
+    let agent = Stub::json().await;
+    let setup = Setup::to(&agent.url()).also("path: /agent, protocol: a2a, messageForms: true");
+    let lictor = setup.start().await;
+    let mut caller = lictor.caller(Transport::Http1).await;
+    let with = |form: Value, data: &str| {
+        rpc(
+            1,
+            "message/send",
+            message(json!({
+                "metadata": { "form": form },
+                "parts": [{ "kind": "text", "text": "t" }, { "kind": "data", "data": { "type": data } }],
+            })),
+        )
+    };
+    let rows = [
+        (with(json!("claim"), "hub.claim"), true),
+        (with(json!("claim"), "hub.review"), false),
+        (with(json!("whatever"), "hub.whatever"), false),
+        (with(json!(7), "hub.claim"), false),
+    ];
+    for (call, fine) in &rows {
+        let answer = posted(&mut caller, call).await.json();
+        assert_eq!(answer["error"].is_null(), *fine, "{call}: {answer}");
+    }
+    assert_eq!(agent.requests(), 1);
+    lictor.stop(rows.len()).await;
+}
