@@ -419,6 +419,6 @@ pub(super) fn lists(call: &Call) -> bool {
 
 /// Streams that answer no call but only listen; they end as soon as the process is told to stop, and when
 /// the policies permit them no longer.
-fn listens(call: &Call) -> bool {
+pub(super) fn listens(call: &Call) -> bool {
     matches!(call.kind, Kind::Stream) || call.method.name() == "subscriptions/listen"
 }

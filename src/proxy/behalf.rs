@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::http::ServerSession;
 use uuid::Uuid;
 
-use super::{Proxy, Read};
+use super::{Proxy, Read, answer::listens};
 use crate::{
     delegation::{
         Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next, Revoked,
@@ -163,6 +163,8 @@ impl Proxy {
         };
         let request = session.req_header();
         match self.settings.direction {
+            // It makes nobody do anything, and may be open for days.
+            Direction::Inbound if listens(call) => {}
             Direction::Inbound => {
                 let behalf = exchange.behalf.clone();
                 let cause = Cause { call_id: exchange.id, caller: principal.id.clone(), behalf };
