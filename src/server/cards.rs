@@ -24,10 +24,11 @@ pub(super) fn publisher(
         Door::MutualTls => (Demands::MutualTls, "https"),
         Door::PlainLoopback(_) | Door::Workload => (Demands::Nothing, "http"),
     };
-    let base = listener.public_url.as_ref().map(Url::to_string);
-    let base = base.unwrap_or_else(|| format!("{scheme}://{address}"));
-    let public_url = format!("{}{}", base.trim_end_matches('/'), route.path);
-    let public_url = Url::parse(&public_url).map_err(|error| format!("`{public_url}`: {error}"))?;
+    let bound = || Url::parse(&format!("{scheme}://{address}{}", route.path));
+    let public_url = match listener.url_of(&route.path) {
+        Some(url) => url,
+        None => bound().map_err(|error| format!("no URL leads to `{address}`: {error}"))?,
+    };
     let keys = match &agent.keys {
         None => None,
         Some(path) => {
