@@ -202,6 +202,7 @@ impl Parts {
             version,
             session: None,
             continuation: None,
+            progress_token: None,
             body,
             a2a: Some(Box::new(facts)),
             arguments: None,

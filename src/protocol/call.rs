@@ -167,6 +167,29 @@ impl Continuation {
     }
 }
 
+/// What a caller wants to recognise the progress of its call by (`params._meta.progressToken`, MCP
+/// `basic/utilities/progress`). Compared by value: a server may write a text with other escapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgressToken {
+    /// A text, decoded.
+    Text(Box<str>),
+    /// A number, as it was written.
+    Number(Box<str>),
+}
+
+impl ProgressToken {
+    /// `None` if it is neither text nor number.
+    pub(super) fn from_value(value: json::Value<'_>) -> Option<Self> {
+        match value.kind() {
+            json::Kind::String => value.as_str().map(|text| Self::Text(text.into())),
+            json::Kind::Number => {
+                std::str::from_utf8(value.raw()).ok().map(|number| Self::Number(number.into()))
+            }
+            json::Kind::Null | json::Kind::Bool | json::Kind::Array | json::Kind::Object => None,
+        }
+    }
+}
+
 impl fmt::Debug for Continuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Continuation(..)")
@@ -193,6 +216,8 @@ pub struct Call {
     pub session: Option<SessionId>,
     /// What it goes on with, where it sends back a `requestState`.
     pub continuation: Option<Continuation>,
+    /// What it recognises its progress by; without one, a server has none to tell.
+    pub progress_token: Option<ProgressToken>,
     /// The message's bytes; empty for `GET` and `DELETE`.
     pub body: Bytes,
     /// What else a call of A2A tells; `None` for MCP.

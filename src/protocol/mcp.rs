@@ -21,7 +21,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod};
 
 use super::{
-    Call, Continuation, DecodeError, Era, Fault, Id, Kind, Method, SessionId, Target,
+    Call, Continuation, DecodeError, Era, Fault, Id, Kind, Method, ProgressToken, SessionId,
+    Target,
     json::{self, ScanError},
     json_rpc::{Message, NO_ID},
     method::{CLIENT_RESPONSE, Rule, SESSION_END, SESSION_STREAM},
@@ -112,6 +113,7 @@ fn bodiless(
         version: head.version.map(Into::into),
         session,
         continuation: None,
+        progress_token: None,
         body: Bytes::new(),
         a2a: None,
         arguments: None,
@@ -140,7 +142,17 @@ fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
         }
     };
     let index = document.into_index();
-    let Read { era, kind, method, targets, version, session, continuation, arguments } = read;
+    let Read {
+        era,
+        kind,
+        method,
+        targets,
+        version,
+        session,
+        continuation,
+        progress_token,
+        arguments,
+    } = read;
     Ok(Call {
         era,
         kind,
@@ -149,6 +161,7 @@ fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
         version,
         session,
         continuation,
+        progress_token,
         body,
         a2a: None,
         arguments,
@@ -170,6 +183,7 @@ struct Read {
     version: Option<Box<str>>,
     session: Option<SessionId>,
     continuation: Option<Continuation>,
+    progress_token: Option<ProgressToken>,
     arguments: Option<usize>,
 }
 
@@ -190,6 +204,7 @@ fn response(head: &Head<'_>, id: Option<Id>) -> Result<Read, DecodeError> {
         version: head.version.map(Into::into),
         session: head.legacy_session()?,
         continuation: None,
+        progress_token: None,
         arguments: None,
     })
 }
@@ -234,7 +249,18 @@ fn method_call(
         .map_err(refuse)?
         .map(|state| Continuation::new(method.name(), targets.first(), &state));
     let version = head.version.map(Into::into);
-    Ok(Read { era, kind, method, targets, version, session, continuation, arguments })
+    let progress_token = params.meta.progress_token.and_then(ProgressToken::from_value);
+    Ok(Read {
+        era,
+        kind,
+        method,
+        targets,
+        version,
+        session,
+        continuation,
+        progress_token,
+        arguments,
+    })
 }
 
 /// The header and `_meta` have to name the same revision, and it has to be a modern one.

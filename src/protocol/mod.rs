@@ -19,7 +19,7 @@ pub mod method;
 pub(crate) mod spelling;
 pub mod sse;
 
-pub use call::{Call, Continuation, Era, Kind, Protocol, SessionId, Target};
+pub use call::{Call, Continuation, Era, Kind, ProgressToken, Protocol, SessionId, Target};
 pub use fault::{DecodeError, Fault};
 pub use json_rpc::Id;
 pub use method::{Class, Method};

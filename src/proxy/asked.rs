@@ -23,8 +23,9 @@ use crate::{
     identity::Principal,
     ledger::Event,
     protocol::{
-        Call, DecodeError, Era, Fault, Id,
+        Call, DecodeError, Era, Fault, Id, ProgressToken,
         mcp::server::{self, Asked, Notice, Outcome, ServerMessage, Undecodable, Waits},
+        method::Governs,
     },
     response::{ListFilter, OwnTasks},
     state,
@@ -142,9 +143,14 @@ impl Back<'_> {
     }
 
     async fn notice(&self, notice: &Notice, digest: [u8; 32]) -> Passage {
-        // Strict clients give up their connection over a token that they know no more.
-        if notice.method.name() == "notifications/progress" && self.is_answered() {
-            return self.withhold("late");
+        // Strict clients give up their connection over a token that they don't know, or no more.
+        if notice.method.name() == "notifications/progress" {
+            if self.is_answered() {
+                return self.withhold("late");
+            }
+            if !self.may_tell(notice.progress_token.as_ref()) {
+                return self.withhold("progress");
+            }
         }
         if let Some(task) = &notice.task
             && !self.is_own(state::Kind::Task, task).await
@@ -322,6 +328,17 @@ impl Back<'_> {
     /// A stream that listens, or answers the calls of others, is never done.
     fn is_answered(&self) -> bool {
         self.call.id().is_some() && self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Whether progress of this token may come on this stream: on that of a call, the call's own. Who asks for a
+    /// task hears of the call that made it, and who listens, of any.
+    fn may_tell(&self, token: Option<&ProgressToken>) -> bool {
+        let governs = self.call.method.rule().map(|rule| rule.governs);
+        let of_others = matches!(governs, Some(Governs::Task | Governs::Subscriptions));
+        if self.call.id().is_none() || of_others {
+            return true;
+        }
+        token.is_some() && token == self.call.progress_token.as_ref()
     }
 
     /// Whether the server can be answered at all: modern revisions have no way for that.

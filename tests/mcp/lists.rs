@@ -323,7 +323,7 @@ async fn streaming(pieces: &'static [&'static str]) -> Stub {
 
 #[tokio::test]
 async fn a_list_in_a_stream_is_cut_and_other_events_are_not_touched() {
-    const BEFORE: &str = "retry: 500\r\nid: 7\r\nevent: message\r\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\r\ndata: \"params\":{\"progressToken\":0,\"progress\":1.0e0}}\r\n\r\n: comment\r\n\r\nid: 8\r\ndata:\r\n\r\n";
+    const BEFORE: &str = "retry: 500\r\nid: 7\r\nevent: message\r\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\r\ndata: \"params\":{\"level\":\"info\",\"data\":1.0e0}}\r\n\r\n: comment\r\n\r\nid: 8\r\ndata:\r\n\r\n";
     const HALF: &str = "event: message\r\nid: 9\r\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"tools\":[{\"name\":\"wi";
     const REST: &str = "pe\"},{\"name\":\"echo\",\"n\":1.0e0}]}}\r\n\r\n: bye\n\n";
     let stub = streaming(&[BEFORE, HALF, REST]).await;

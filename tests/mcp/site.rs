@@ -240,6 +240,12 @@ pub(crate) fn call(tool: &str, arguments: &str) -> String {
     request("tools/call", &format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#))
 }
 
+/// The same, that wants to hear of its progress by this token.
+pub(crate) fn call_with_token(tool: &str, token: &str) -> String {
+    let meta = format!(r#"{{"progressToken":{token}}}"#);
+    request("tools/call", &format!(r#"{{"name":"{tool}","arguments":{{}},"_meta":{meta}}}"#))
+}
+
 /// A request with id 7.
 pub(crate) fn request(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#)

@@ -60,6 +60,7 @@ pub(super) struct Params<'a> {
 #[derive(Default)]
 pub(super) struct Meta<'a> {
     pub(super) version: Option<Value<'a>>,
+    pub(super) progress_token: Option<Value<'a>>,
     capabilities: Option<Value<'a>>,
     malformed: bool,
     misspelt: bool,
@@ -170,6 +171,7 @@ impl<'a> Meta<'a> {
             match &*name {
                 VERSION => read.version = Some(value),
                 CAPABILITIES => read.capabilities = Some(value),
+                "progressToken" => read.progress_token = Some(value),
                 other => read.misspelt |= spelling::is_variant(other, META_NAMES),
             }
         }

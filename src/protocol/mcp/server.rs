@@ -22,7 +22,7 @@ use std::borrow::Cow;
 
 use super::target;
 use crate::protocol::{
-    Era, Id, Method,
+    Era, Id, Method, ProgressToken,
     json::{self, Kind, Member, Value},
     json_rpc::{Answer, Message},
     spelling,
@@ -72,6 +72,8 @@ pub struct Asked {
 pub struct Notice {
     /// The method, of the server's side.
     pub method: Method,
+    /// Whose progress it tells, if it is progress (`notifications/progress`).
+    pub progress_token: Option<ProgressToken>,
     /// The task that it tells about (`notifications/tasks`, `notifications/tasks/status`).
     pub task: Option<Box<str>>,
     /// What has to be judged before it goes on, by key: what that task waits for; and under an
@@ -197,7 +199,11 @@ fn notice(name: &str, params: Option<Value<'_>>) -> Result<Notice, Detail> {
     if method.rule().is_some_and(|rule| !rule.notification) {
         return Err("a request without an id");
     }
-    let (mut task, mut requests) = (None, vec![]);
+    let (mut progress_token, mut task, mut requests) = (None, None, vec![]);
+    if method.name() == "notifications/progress" {
+        let token = params.and_then(|params| params.member("progressToken"));
+        progress_token = token.and_then(ProgressToken::from_value);
+    }
     if matches!(method.name(), "notifications/tasks" | "notifications/tasks/status") {
         let told = Members::read(params)?;
         task = Some(told.task_id.ok_or("`taskId` is not a string")?);
@@ -206,7 +212,7 @@ fn notice(name: &str, params: Option<Value<'_>>) -> Result<Notice, Detail> {
     if let Method::Vendor(_) = method {
         requests.push(("".into(), Asked { method: method.clone(), asks: Asks::Plain }));
     }
-    Ok(Notice { method, task, requests })
+    Ok(Notice { method, progress_token, task, requests })
 }
 
 /// What a result amounts to. Whatever says that it asks is taken to ask.

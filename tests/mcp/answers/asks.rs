@@ -6,7 +6,7 @@ use lictor::telemetry::Clock;
 
 use super::{asked, event, form, open, reads, rest, sampling, site, stream, told};
 use crate::{
-    site::{AGENT_A, agent_a, agent_b, call, logged, metrics, sample, send},
+    site::{AGENT_A, agent_a, agent_b, call, call_with_token, logged, metrics, sample, send},
     stub::{Stub, result},
 };
 
@@ -83,7 +83,7 @@ async fn a_refused_request_is_answered_and_the_stream_goes_on() {
             ),
             (form("5").replace("elicitation/create", "tools/call"), -32601, "unknown_method", "5"),
         ];
-        let progress = event(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#);
+        let log = event(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
         for (question, code, kind, id) in &rows {
             upstream.chunk(event(question)).await;
             let (seen, error) = told(&mut stub).await;
@@ -95,8 +95,8 @@ async fn a_refused_request_is_answered_and_the_stream_goes_on() {
                 (&(*code).into(), &(*kind).into())
             );
             // Nothing of it has come, and the stream lives.
-            upstream.chunk(&progress).await;
-            reads(&mut reply, &progress).await;
+            upstream.chunk(&log).await;
+            reads(&mut reply, &log).await;
         }
         // An answer to what the caller never saw is made up.
         let mut other = agent_a(&lictor).await;
@@ -297,7 +297,7 @@ async fn progress_after_the_answer_does_not_reach_the_caller() {
     );
     let log = event(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
     for (text, is_late) in [("{}", true), (r#"{"task":{"taskId":"t-1"}}"#, false)] {
-        let body = call("echo", "{}");
+        let body = call_with_token("echo", "1");
         let (reply, mut upstream) = stream(&mut caller, &mut stub, "POST", &[], body).await;
         let answer = event(&result(&upstream.seen, text));
         upstream.chunk([": begins\n\n", &progress, &answer, &progress, &log].concat()).await;
@@ -309,6 +309,38 @@ async fn progress_after_the_answer_does_not_reach_the_caller() {
     let late = sample(&metrics(&lictor).await, "lictor_withheld_messages_total", &[]);
     assert_eq!(late, 1.0);
     lictor.stop(2).await;
+}
+
+#[tokio::test]
+async fn progress_of_another_token_does_not_reach_the_caller() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let progress = |token: &str| {
+        event(&format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{token}"progress":1}}}}"#
+        ))
+    };
+    let (text, same) = (progress(r#""progressToken":"p\"é","#), r#""p\u0022\u00e9""#);
+    let (one, two) = (progress(r#""progressToken":1,"#), progress(r#""progressToken":2,"#));
+    let as_text = progress(r#""progressToken":"1","#);
+    let (none, null) = (progress(""), progress(r#""progressToken":null,"#));
+    for (body, passes) in [
+        (call_with_token("echo", "1"), &one),
+        (call_with_token("echo", same), &text),
+        (call("echo", "{}"), &String::new()),
+    ] {
+        let (reply, mut upstream) = stream(&mut caller, &mut stub, "POST", &[], body).await;
+        let answer = event(&result(&upstream.seen, "{}"));
+        let told = [&*one, &*two, &*as_text, &*none, &*null, &*text, &*answer].concat();
+        upstream.chunk(told).await;
+        upstream.end().await;
+        assert_eq!(rest(reply).await, [&**passes, &*answer].concat());
+    }
+    let withheld = ["reason=\"progress\""];
+    let withheld = sample(&metrics(&lictor).await, "lictor_withheld_messages_total", &withheld);
+    assert_eq!(withheld, 5.0 + 5.0 + 6.0);
+    lictor.stop(3).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{ACCEPTED, Bridge, in_session, numbered};
 use crate::{
-    site::{Site, call},
+    site::{Site, call, call_with_token},
     sse::SERVER_PINGS,
     stub::{Call, Stub},
 };
@@ -18,7 +18,7 @@ async fn asked(stub: &mut Stub) -> Call {
 /// An event with a message that is no answer.
 fn progress(n: u32) -> String {
     format!(
-        "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progress\":{n}}}}}\n\n"
+        "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":0,\"progress\":{n}}}}}\n\n"
     )
 }
 
@@ -33,7 +33,7 @@ async fn events_come_out_as_they_come_in_and_questions_are_answered() {
     let lictor = site.start().await;
     let mut bridge = Bridge::to(&lictor).await;
     bridge.open(&mut stub).await;
-    bridge.say(call("echo", "{}")).await;
+    bridge.say(call_with_token("echo", "0")).await;
     let mut stream = asked(&mut stub).await;
     stream.begin_events().await;
     stream.chunk(": hello\n\nid: 1\ndata:\n\n").await;
@@ -66,7 +66,7 @@ async fn a_cancellation_does_not_wait_for_what_it_cancels() {
     let lictor = Site::to(&stub.url()).start().await;
     let mut bridge = Bridge::to(&lictor).await;
     bridge.open(&mut stub).await;
-    bridge.say(call("echo", "{}")).await;
+    bridge.say(call_with_token("echo", "0")).await;
     let mut stream = asked(&mut stub).await;
     let cancelled =
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
@@ -91,7 +91,7 @@ async fn a_stream_that_breaks_is_resumed_where_it_was() {
     let lictor = Site::to(&stub.url()).start().await;
     let mut bridge = Bridge::to(&lictor).await;
     bridge.open(&mut stub).await;
-    bridge.say(call("echo", "{}")).await;
+    bridge.say(call_with_token("echo", "0")).await;
     let mut stream = asked(&mut stub).await;
     stream.begin_events().await;
     stream.chunk(format!("id: e-1\nretry: 20\ndata:\n\nid: e-2\n{}", progress(1))).await;
@@ -127,7 +127,7 @@ async fn a_stream_that_cannot_be_resumed_leaves_an_error() {
     let mut bridge = Bridge::to(&lictor).await;
     bridge.open(&mut stub).await;
     // Nothing to resume after.
-    bridge.say(call("echo", "{}")).await;
+    bridge.say(call_with_token("echo", "0")).await;
     let mut stream = asked(&mut stub).await;
     stream.begin_events().await;
     stream.chunk(progress(1)).await;
@@ -136,7 +136,7 @@ async fn a_stream_that_cannot_be_resumed_leaves_an_error() {
     let heard = bridge.hear().await;
     assert_eq!((&heard["id"], &heard["error"]["code"]), (&json!(7), &json!(5021)));
     // A server that doesn't know the stream any more.
-    bridge.say(call("echo", "{}")).await;
+    bridge.say(call_with_token("echo", "0")).await;
     let mut stream = asked(&mut stub).await;
     stream.begin_events().await;
     stream.chunk("id: 1\nretry: 10\ndata:\n\n").await;
@@ -170,7 +170,7 @@ async fn the_sessions_own_stream_is_read_and_opened_again() {
     stream.chunk(news).await;
     assert_eq!(bridge.hear().await["method"], "notifications/tools/list_changed");
     // An answer may come on it as well, and is the only one then.
-    bridge.say(call("echo", "{}")).await;
+    bridge.say(call_with_token("echo", "0")).await;
     let mut call = asked(&mut stub).await;
     call.begin_events().await;
     call.chunk(progress(1)).await;
