@@ -57,11 +57,14 @@ use pingora::{
 use tokio::time::timeout;
 use tracing::Instrument;
 
-pub use self::{answered::Answered, behalf::Delegation, body::Budget, sse_endpoint::Streams};
+pub use self::{
+    answered::Answered, behalf::Delegation, body::Budget, route::Routes, sse_endpoint::Streams,
+};
 use self::{
     body::Reservation,
     drain::{Drain, Phase},
     origin::Doorplate,
+    route::Way,
     settings::{Limits, Route},
     sse_endpoint::Leg,
 };
@@ -112,7 +115,7 @@ pub struct Proxy {
     settings: listener::Settings,
     doorplate: Doorplate,
     identity: Option<Arc<Source>>,
-    routes: Vec<Served>,
+    routes: ArcSwap<Routes>,
     options: HttpServerOptions,
 }
 
@@ -133,7 +136,8 @@ pub struct Served {
 
 /// What reading a message found besides the call itself.
 struct Read {
-    route: usize,
+    /// The route it takes, as it was when it was read.
+    served: Arc<Served>,
     leg: Leg,
     peer: Option<Arc<Peer>>,
     /// Whose the things are that the call names, as it was judged.
@@ -171,7 +175,7 @@ impl Proxy {
         shared: Arc<Shared>,
         settings: listener::Settings,
         identity: Option<Arc<Source>>,
-        routes: Vec<Served>,
+        routes: Routes,
     ) -> Self {
         let mut options = HttpServerOptions::default();
         options.h2_idle_timeout = Some(settings.idle_timeout);
@@ -180,7 +184,7 @@ impl Proxy {
             name: settings.name.as_str().into(),
             doorplate: Doorplate::new(&settings),
             identity,
-            routes,
+            routes: ArcSwap::from_pointee(routes),
             settings,
             options,
         }
@@ -219,23 +223,26 @@ impl Proxy {
 
     /// The message itself, from its head to the end of its answer.
     async fn exchange(&self, session: &mut ServerSession, exchange: &mut Exchange) {
-        match self.steps(session, exchange).await {
+        let mut way = None;
+        match self.steps(session, exchange, &mut way).await {
             Ok(()) => {}
             Err(Halt::Caller(end)) => exchange.end = Some(end),
-            Err(Halt::Refuse(denial)) => self.refuse(session, exchange, &denial).await,
+            Err(Halt::Refuse(denial)) => self.refuse(session, exchange, way, &denial).await,
         }
     }
 
-    /// The steps in their order. Each adds what it learned to `exchange`; the first that objects ends it.
+    /// The steps in their order. Each adds what it learned to `exchange`; the first that objects ends it. A
+    /// refusal has to fit the way that was taken, which is why `way` outlives them.
     async fn steps(
         &self,
         session: &mut ServerSession,
         exchange: &mut Exchange,
+        way: &mut Option<Way>,
     ) -> Result<(), Halt> {
         if session.req_header().method == Method::OPTIONS {
             return self.preflight(session, exchange).await;
         }
-        let mut read = self.read(session, exchange).await?;
+        let mut read = self.read(session, exchange, way).await?;
         self.judge(exchange, &mut read).await?;
         self.exchange_user_token(session, exchange, &mut read).await?;
         self.delegate(session, exchange, &mut read)?;

@@ -57,11 +57,10 @@ impl Proxy {
         read: &Read,
         mut coming: Coming,
     ) -> Result<(), Halt> {
-        let (Some(call), Some(principal), Some(served)) =
-            (&exchange.call, &exchange.principal, self.routes.get(read.route))
-        else {
+        let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
             return Err(Denial::NoRoute.into());
         };
+        let served = &read.served;
         let phase = self.shared.drain.watch();
         let limit = self.shared.limits.answer;
         let whole = match relay::collect(session, &mut coming, phase, limit).await? {

@@ -61,11 +61,10 @@ impl Proxy {
         read: &Read,
         answer: Answer,
     ) -> Result<(), Halt> {
-        let (Some(call), Some(principal), Some(served)) =
-            (&exchange.call, &exchange.principal, self.routes.get(read.route))
-        else {
+        let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
             return Err(Denial::NoRoute.into());
         };
+        let served = &read.served;
         let (head, body) = answer.into_parts();
         if let (StatusCode::UNAUTHORIZED, Some(user)) = (head.status, &read.on_behalf) {
             served.upstream.doubt(user);
@@ -120,11 +119,12 @@ impl Proxy {
         coming: Coming,
         passing: Passing,
     ) -> Result<(), Halt> {
-        let (Some(call), Some(principal), Some(permit), Some(served)) =
-            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
+        let (Some(call), Some(principal), Some(permit)) =
+            (&exchange.call, &exchange.principal, &exchange.permit)
         else {
             return Err(Denial::NoRoute.into());
         };
+        let served = &read.served;
         let Coming { head, patience, begun, reservation, body } = coming;
         let edited = may_hold_list(call) && !served.route.shadow;
         let sight = match (passing, served.route.protocol) {
@@ -215,7 +215,7 @@ impl Proxy {
         headers: &HeaderMap,
     ) -> Option<Back<'a>> {
         let (call, principal, behalf, permit) = parties;
-        let served = self.routes.get(read.route)?;
+        let served = &read.served;
         let occasion = Occasion {
             record: Arc::clone(&self.shared.record),
             listener: Arc::clone(&self.name),

@@ -153,14 +153,12 @@ impl Proxy {
         exchange: &Exchange,
         read: &mut Read,
     ) -> Result<(), Denial> {
-        let (Some(delegation), Some(call), Some(principal), Some(served)) = (
-            &self.shared.delegation,
-            &exchange.call,
-            &exchange.principal,
-            self.routes.get(read.route),
-        ) else {
+        let (Some(delegation), Some(call), Some(principal)) =
+            (&self.shared.delegation, &exchange.call, &exchange.principal)
+        else {
             return Ok(());
         };
+        let served = &read.served;
         let request = session.req_header();
         match self.settings.direction {
             // It makes nobody do anything, and may be open for days.

@@ -34,9 +34,8 @@ impl Proxy {
         exchange: &mut Exchange,
         read: &Read,
     ) -> Result<(), Halt> {
-        let (Some(permit), Some(served)) = (&exchange.permit, self.routes.get(read.route)) else {
-            return Err(Denial::NoRoute.into());
-        };
+        let Some(permit) = &exchange.permit else { return Err(Denial::NoRoute.into()) };
+        let served = &read.served;
         let publisher = served.card.as_ref().ok_or(Denial::NoRoute)?;
         let upstream = &*served.server;
         let card = served.upstream.card(permit).await.map_err(|error| {

@@ -33,11 +33,10 @@ impl Proxy {
         read: &Read,
         mut coming: Coming,
     ) -> Result<(), Halt> {
-        let (Some(call), Some(principal), Some(served)) =
-            (&exchange.call, &exchange.principal, self.routes.get(read.route))
-        else {
+        let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
             return Err(Denial::NoRoute.into());
         };
+        let served = &read.served;
         let shadow = served.route.shadow;
         let is_list = answer::lists(call) && !shadow;
         let limit = if is_list || may_ask(call) { self.shared.limits.answer } else { HELD };

@@ -22,11 +22,12 @@ impl Proxy {
         read: &mut Read,
     ) -> Result<Answer, Halt> {
         let body = exchange.forward();
-        let (Some(call), Some(principal), Some(permit), Some(served)) =
-            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
+        let (Some(call), Some(principal), Some(permit)) =
+            (&exchange.call, &exchange.principal, &exchange.permit)
         else {
             return Err(Denial::NoRoute.into());
         };
+        let served = &read.served;
         let on_behalf = read.on_behalf.as_ref().ok_or(Denial::TokenUnavailable)?;
         let request = session.req_header();
         let mut parts = http::Request::new(()).into_parts().0;

@@ -22,11 +22,10 @@ impl Proxy {
         exchange: &mut Exchange,
         read: &mut Read,
     ) -> Result<(), Denial> {
-        let (Some(call), Some(principal), Some(served)) =
-            (&exchange.call, &exchange.principal, self.routes.get(read.route))
-        else {
+        let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
             return Err(Denial::NoRoute);
         };
+        let served = &read.served;
         let behalf = &exchange.behalf;
         let owned = self.owned(call, principal, &served.server).await;
         let push_refused = self.push_refused(call, served.upstream.settings().push_targets()).await;

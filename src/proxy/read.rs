@@ -10,7 +10,7 @@ use pingora::protocols::http::ServerSession;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-use super::{Proxy, Read, body, head, sse_endpoint::Leg};
+use super::{Proxy, Read, body, head, route::Way, sse_endpoint::Leg};
 use crate::{
     denial::Denial,
     exchange::{Exchange, Taken},
@@ -21,11 +21,12 @@ use crate::{
 };
 
 impl Proxy {
-    /// Reads one message and learns who sent it, where it goes and what it asks for.
+    /// Reads one message and learns who sent it, which way it takes and what it asks for.
     pub(super) async fn read(
         &self,
         session: &mut ServerSession,
         exchange: &mut Exchange,
+        way: &mut Option<Way>,
     ) -> Result<Read, Denial> {
         let target = head::check(session)?;
         let (principal, peer) = self.identify(session)?;
@@ -33,8 +34,8 @@ impl Proxy {
         exchange.principal = Some(principal);
         self.check_names(session)?;
         let request = session.req_header();
-        let way = self.route(&target)?;
-        let served = self.routes.get(way.route).ok_or(Denial::NoRoute)?;
+        let way = way.insert(self.routes.load().find(&target)?);
+        let served = &way.served;
         exchange.taken = Some(Taken {
             server: Arc::clone(&served.server),
             protocol: served.route.protocol,
@@ -73,7 +74,8 @@ impl Proxy {
         }
         let (owned, reservation) = (Owned::default(), Some(reservation));
         let (on_behalf, live, hop) = (None, None, None);
-        Ok(Read { route: way.route, leg, peer, owned, on_behalf, live, hop, reservation })
+        let served = Arc::clone(served);
+        Ok(Read { served, leg, peer, owned, on_behalf, live, hop, reservation })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

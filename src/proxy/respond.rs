@@ -8,7 +8,7 @@ use pingora::{http::ResponseHeader, protocols::http::ServerSession};
 use tokio::time::timeout;
 
 use super::{
-    Halt, Proxy, Served,
+    Halt, Proxy,
     drain::Phase,
     head, origin,
     refusal::{self, Binding},
@@ -30,22 +30,22 @@ impl Proxy {
         &self,
         session: &mut ServerSession,
         exchange: &mut Exchange,
+        way: Option<Way>,
         denial: &Denial,
     ) {
         if let Some(call) = &mut exchange.call {
             // Its share of the budget is free again, while the caller may take its time to read.
             call.body = Bytes::new();
         }
-        if self.refuse_on_stream(session, exchange, denial).await {
+        // Reading may have failed before it came to the route.
+        let find = |target| self.routes.load().find(&target);
+        let way = way.or_else(|| head::check(session).and_then(find).ok());
+        if self.refuse_on_stream(session, exchange, way.as_ref(), denial).await {
             return;
         }
-        // The route is looked up again, since reading may have failed on its way.
-        let way = head::check(session).and_then(|target| self.route(&target)).ok();
-        let route = way.as_ref().and_then(|way| self.routes.get(way.route));
-        let refusals = route.map_or(Refusals::default(), |served| served.route.refusals);
-        let binding = route.zip(way.as_ref()).map(|(served, way)| binding(served, way));
-        let binding = binding.unwrap_or_default();
-        let only = route.zip(way.as_ref()).and_then(|(served, way)| served.only(&way.path));
+        let refusals = way.as_ref().map_or(Refusals::default(), |way| way.served.route.refusals);
+        let binding = way.as_ref().map(binding).unwrap_or_default();
+        let only = way.as_ref().and_then(|way| way.served.only(&way.path));
         let origin = self.doorplate.allowed_origin(&session.req_header().headers).cloned();
         self.send_refusal(session, exchange, denial, (binding, refusals), only, origin).await;
         session.set_total_drain_timeout(Some(DRAIN));
@@ -159,8 +159,8 @@ impl Proxy {
 }
 
 /// How a caller on this way reads an error.
-fn binding(served: &Served, way: &Way) -> Binding {
-    match (served.route.protocol, way.below.is_empty()) {
+fn binding(way: &Way) -> Binding {
+    match (way.served.route.protocol, way.below.is_empty()) {
         (Protocol::Mcp, _) => Binding::Mcp,
         (Protocol::A2a, true) => Binding::Agent,
         (Protocol::A2a, false) => Binding::AgentRest,

@@ -4,9 +4,9 @@
 //! and tasks in the path; what lies there is read by [`crate::protocol::a2a`], and the card that callers look for
 //! at the root of a host is read as if it were asked for below the route that answers for it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use super::Proxy;
+use super::Served;
 use crate::{denial::Denial, protocol::Protocol};
 
 /// Where callers look for a card that know only the host: since A2A 0.3, and before.
@@ -19,11 +19,15 @@ pub(super) struct Target {
     query: Option<String>,
 }
 
+/// What is behind a listener, as of one moment.
+#[derive(Debug)]
+pub struct Routes(Vec<Arc<Served>>);
+
 /// The route that a request takes.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// Index of the route.
-    pub(super) route: usize,
+    /// The route, which stays what it is for this request when others come into force.
+    pub(super) served: Arc<Served>,
     /// The path as it came.
     pub(super) path: String,
     /// What of it lies below the route: empty, or with its leading slash.
@@ -66,48 +70,53 @@ impl Target {
     }
 }
 
-impl Proxy {
+impl Routes {
+    /// Routes of one listener, no two of which have the same path.
+    pub fn new(routes: Vec<Served>) -> Self {
+        Self(routes.into_iter().map(Arc::new).collect())
+    }
+
     /// `/mcp` and `/mcp/` are the same path, so that no redirect is needed. A path that is a route's wins over
     /// one that lies below a route, and of those the longest. Below a route to an upstream with the HTTP+SSE
     /// transport are the places to post to.
-    pub(super) fn route(&self, target: &Target) -> Result<Way, Denial> {
-        if let Some((route, below)) = self.agent(&target.path) {
-            let below = below.into_owned();
+    pub(super) fn find(&self, target: &Target) -> Result<Way, Denial> {
+        if let Some((served, below)) = self.agent(&target.path) {
+            let (served, below) = (Arc::clone(served), below.into_owned());
             let query = target.query.clone();
-            return Ok(Way { route, path: target.path.clone(), below, query });
+            return Ok(Way { served, path: target.path.clone(), below, query });
         }
         target.check_plain()?;
         let wanted = bare(&target.path);
-        let route = self
-            .routes
+        let served = self
+            .0
             .iter()
-            .position(|served| bare(&served.route.path) == wanted)
-            .or_else(|| self.routes.iter().position(|served| served.token(wanted).is_some()))
+            .find(|served| bare(&served.route.path) == wanted)
+            .or_else(|| self.0.iter().find(|served| served.token(wanted).is_some()))
             .ok_or(Denial::NoRoute)?;
+        let served = Arc::clone(served);
         let (path, below, query) = (target.path.clone(), String::new(), None);
-        Ok(Way { route, path, below, query })
+        Ok(Way { served, path, below, query })
     }
 
     /// The A2A route that a path lies in, unless it is another route's own.
-    fn agent<'a>(&self, path: &'a str) -> Option<(usize, Cow<'a, str>)> {
-        if self.routes.iter().any(|served| {
+    fn agent<'a>(&self, path: &'a str) -> Option<(&Arc<Served>, Cow<'a, str>)> {
+        if self.0.iter().any(|served| {
             served.route.protocol == Protocol::Mcp && bare(&served.route.path) == bare(path)
         }) {
             return None;
         }
-        let agents =
-            || self.routes.iter().enumerate().filter(|(_, it)| it.route.protocol == Protocol::A2a);
-        let within = agents().filter_map(|(index, served)| {
+        let agents = || self.0.iter().filter(|served| served.route.protocol == Protocol::A2a);
+        let within = agents().filter_map(|served| {
             let below = path.strip_prefix(bare(&served.route.path))?;
-            (below.is_empty() || below.starts_with('/')).then_some((index, below))
+            (below.is_empty() || below.starts_with('/')).then_some((served, below))
         });
         let within = within.min_by_key(|(_, below)| below.len());
-        let rooted = agents().find(|(_, served)| served.route.at_root);
+        let rooted = agents().find(|served| served.route.at_root);
         match (within, rooted) {
-            (Some((index, below)), _) => {
-                Some((index, if below == "/" { "" } else { below }.into()))
+            (Some((served, below)), _) => {
+                Some((served, if below == "/" { "" } else { below }.into()))
             }
-            (None, Some((index, _))) if CARDS.contains(&path) => Some((index, path.into())),
+            (None, Some(served)) if CARDS.contains(&path) => Some((served, path.into())),
             (None, _) => None,
         }
     }

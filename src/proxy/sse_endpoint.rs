@@ -33,7 +33,7 @@ use tokio::{sync::mpsc, time::timeout};
 use self::streams::Entry;
 pub(super) use self::streams::Open;
 pub use self::streams::Streams;
-use super::{Halt, Proxy, Read, Served, head, refusal, settings::Refusals};
+use super::{Halt, Proxy, Read, Served, refusal, route::Way, settings::Refusals};
 use crate::{
     denial::Denial,
     exchange::{End, Exchange},
@@ -176,9 +176,10 @@ impl Proxy {
         &self,
         session: &mut ServerSession,
         exchange: &mut Exchange,
+        way: Option<&Way>,
         denial: &Denial,
     ) -> bool {
-        let Some(open) = self.stream_of(session, exchange) else { return false };
+        let Some(open) = way.and_then(|way| self.stream_of(way, exchange)) else { return false };
         let Some(told) = refusal::told(denial, exchange.call.as_ref(), exchange.id) else {
             return false;
         };
@@ -198,9 +199,8 @@ impl Proxy {
         true
     }
 
-    fn stream_of(&self, session: &ServerSession, exchange: &Exchange) -> Option<Arc<Open>> {
-        let way = self.route(&head::check(session).ok()?).ok()?;
-        let served = self.routes.get(way.route)?;
+    fn stream_of(&self, way: &Way, exchange: &Exchange) -> Option<Arc<Open>> {
+        let served = &way.served;
         let token = served.token(&way.path)?;
         let owner = exchange.principal.as_ref()?.id.as_str();
         let open = self.shared.streams.find(token, &served.server, owner)?;
@@ -211,8 +211,8 @@ impl Proxy {
     }
 
     /// The desk of a stream that begins, if it is one of this transport.
-    pub(super) fn desk<'a>(&'a self, read: &Read, owner: &'a Arc<str>) -> Option<Desk<'a>> {
-        let served = self.routes.get(read.route)?;
+    pub(super) fn desk<'a>(&'a self, read: &'a Read, owner: &'a Arc<str>) -> Option<Desk<'a>> {
+        let served = &read.served;
         match read.leg {
             Leg::Whole | Leg::Message(_) => None,
             Leg::Stream => {

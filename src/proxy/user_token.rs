@@ -25,11 +25,12 @@ impl Proxy {
         exchange: &mut Exchange,
         read: &mut Read,
     ) -> Result<(), Halt> {
-        let (Some(call), Some(principal), Some(permit), Some(served)) =
-            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
+        let (Some(call), Some(principal), Some(permit)) =
+            (&exchange.call, &exchange.principal, &exchange.permit)
         else {
             return Err(Denial::NoRoute.into());
         };
+        let served = &read.served;
         read.on_behalf = served.upstream.on_behalf_of_nobody();
         if read.on_behalf.is_some() {
             return Ok(());

@@ -17,7 +17,7 @@ use crate::{
     ledger::{Entry, Event},
     listener::{Bound, Connections, Door, Limited, tls},
     protocol::Protocol,
-    proxy::{Proxy, Served, Shared},
+    proxy::{Proxy, Routes, Served, Shared},
     upstream::Upstream,
 };
 
@@ -68,7 +68,8 @@ pub(super) async fn start(
     }
     let connections = Connections::new(settings.max_connections);
     let first_request = settings.head_timeout;
-    let proxy = Arc::new(Proxy::new(Arc::clone(shared), settings, source.cloned(), routes));
+    let proxy =
+        Arc::new(Proxy::new(Arc::clone(shared), settings, source.cloned(), Routes::new(routes)));
     let app = Limited::new(proxy, connections, metrics.clone(), &name, first_request);
     let (mut service, sockets) = bound.serve(&name, app, tls);
     let closed = closed.clone();
