@@ -6,7 +6,8 @@
 //!
 //! A call without a chain is a chain of none: its caller is its root. Where it is configured who may begin
 //! chains, nobody else may call like that. That rule is what makes the others count: a proxy whose key was
-//! taken could drop the chain that it was given and act by itself.
+//! taken could drop the chain that it was given and act by itself. What only makes two sides known to each other
+//! ([`Method::introduces`]) is done for nobody and needs no chain.
 //!
 //! What a server asks of a caller meanwhile is put to the policies in the same way. Modes and capabilities
 //! say nothing of it: they are about what is done to servers.
@@ -41,6 +42,9 @@ impl DelegationStage {
     /// A caller that acts by itself, or a workload that does so for callers who do.
     fn judge_root(&self, request: &Request<'_>, facts: &Facts) -> Result<(), Denial> {
         let (Some(settings), None) = (&self.settings, request.asked) else { return Ok(()) };
+        if request.call.method.introduces() {
+            return Ok(());
+        }
         let mode = settings.origin(&request.principal.id).ok_or(Denial::DelegationRequired)?;
         let mode = request.behalf.own().map_or(mode, |own| mode.min(own));
         let (method, targets) = request.touches();

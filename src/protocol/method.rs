@@ -334,6 +334,12 @@ impl Method {
         }
     }
 
+    /// Whether it only makes two sides known to each other: handshakes and what keeps a connection, cards of agents,
+    /// and lists of what there is, by name. It reaches nothing that a call would be needed for.
+    pub fn introduces(&self) -> bool {
+        self.rule().is_some_and(|rule| rule.class == Class::Control || rule.list.is_some())
+    }
+
     /// The table row, if the method is one that the protocol defines.
     pub fn rule(&self) -> Option<&'static Rule> {
         match self {

@@ -18,8 +18,8 @@ use uuid::Uuid;
 use super::{Proxy, Read, answer::listens};
 use crate::{
     delegation::{
-        Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next, Revoked,
-        Rule, Settings, Site, Verifier, extend,
+        Ambiguous, Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next,
+        Revoked, Rule, Settings, Site, Verifier, extend,
         link::{Cause, Inbound, Links, MEMBER, Marks},
         originate,
     },
@@ -175,6 +175,11 @@ impl Proxy {
                 let now = self.shared.record.clock.unix().as_secs();
                 let snapshot = source.snapshot();
                 let svid = snapshot.usable(now).map_err(|_| Denial::NotReady)?;
+                if call.method.introduces()
+                    && !has_root(svid, &exchange.behalf, &delegation.settings)
+                {
+                    return Ok(());
+                }
                 let policies = self.shared.policies.load();
                 let terms = call.targets.iter().filter_map(|target| {
                     let terms = policies.delegation_for(principal, &served.server, target)?;
@@ -194,6 +199,15 @@ impl Proxy {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether there is one who speaks for a call: the root of its only chain, or we ourselves.
+fn has_root(svid: &Svid, behalf: &Behalf, settings: &Settings) -> bool {
+    match behalf.single() {
+        Ok(Some(_)) => true,
+        Ok(None) => settings.origin(&svid.id).is_some(),
+        Err(Ambiguous) => false,
     }
 }
 

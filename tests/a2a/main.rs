@@ -20,6 +20,7 @@ mod http;
 #[path = "../support/programs.rs"]
 mod programs;
 mod refusals;
+mod row;
 mod same;
 mod shim;
 mod site;

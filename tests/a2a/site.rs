@@ -71,7 +71,7 @@ impl Site {
 }
 
 /// The card says where callers reach the agent, so a door's port has to be known before it listens.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }

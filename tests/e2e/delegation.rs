@@ -194,10 +194,23 @@ async fn whoever_works_for_others_cant_begin() {
     let answer = agent.send(request).await.whole().await.json();
     assert_eq!(answer["error"]["data"]["kind"], "delegation_required", "{answer}");
     assert_eq!(row.server.requests(), 0);
-    let closings = row.b.stop(1).await;
-    assert_eq!(closings[0]["link"], "root");
+    // What does nothing for anybody, it may: it has to connect before it is called.
+    for method in ["initialize", "ping", "tools/list"] {
+        let asked = rpc(1, method, json!({})).to_string();
+        let request = agent.request_to("POST", "/next", whole(asked));
+        let answer = agent.send(request).await.whole().await.json();
+        assert!(answer["result"].is_object(), "{method}: {answer}");
+    }
+    let request = rpc(1, "resources/read", json!({ "uri": "file:///a" })).to_string();
+    let request = agent.request_to("POST", "/next", whole(request));
+    let answer = agent.send(request).await.whole().await.json();
+    assert_eq!(answer["error"]["data"]["kind"], "delegation_required", "{answer}");
+    assert_eq!(row.server.requests(), 3);
+    let closings = row.b.stop(5).await;
+    assert!(closings.iter().all(|entry| entry["link"] == "root" && entry["hops"].is_null()));
     row.a.stop(0).await;
-    row.c.stop(0).await;
+    let closings = row.c.stop(3).await;
+    assert!(closings.iter().all(|entry| entry["peer"] == "spiffe://one.test/b"));
 }
 
 #[tokio::test]
