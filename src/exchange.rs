@@ -292,6 +292,8 @@ impl Exchange {
             link: self.behalf.rung().map(Rung::as_str),
             hops: chain.map(|chain| chain.depth() as u64),
             root: last.map(|hop| hop.root().shared()),
+            user: last.and_then(Hop::user).map(Into::into),
+            tenant: last.and_then(Hop::tenant).map(Into::into),
             run: last.map(Hop::run),
             peer_call: last.filter(|_| inbound).and_then(Hop::call),
             objection: self

@@ -377,6 +377,11 @@ impl Hop {
         self.claims.user.as_deref()
     }
 
+    /// The tenant that it was made for, as the operator of the root names it.
+    pub fn tenant(&self) -> Option<&str> {
+        self.claims.tenant.as_deref()
+    }
+
     /// How far it lets those after it go.
     pub fn mode(&self) -> Mode {
         self.claims.mode

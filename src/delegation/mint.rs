@@ -61,7 +61,7 @@ pub enum MintError {
     Write(#[from] WriteError),
 }
 
-/// Begins a chain: the value of the header. `now` is in Unix seconds.
+/// Begins a chain: the value of the header. `user` is opaque to everybody else. `now` is in Unix seconds.
 pub fn originate(
     svid: &Svid,
     settings: &Settings,
@@ -78,6 +78,7 @@ pub fn originate(
     let given = Given {
         root: svid.id.clone(),
         user: user.map(Into::into),
+        tenant: settings.tenant.clone(),
         run,
         depth: 0,
         previous: None,
@@ -117,6 +118,7 @@ pub fn extend(
     let given = Given {
         root: parent.root.clone(),
         user: parent.user.clone(),
+        tenant: parent.tenant.clone(),
         run: parent.run,
         depth: parent.depth.saturating_add(1),
         previous: Some(token::digest(last)),
@@ -129,10 +131,23 @@ pub fn extend(
     if header.len() > LONGEST { Err(MintError::TooLong) } else { Ok(header) }
 }
 
+/// What a user is called in chains that begin in this trust domain: nobody outside of it can tell who that is
+/// without having the name already, and two domains can't tell that theirs is the same.
+pub fn opaque(user: &str, svid: &Svid) -> String {
+    let mut hash = Sha256::new();
+    for part in ["lictor-user", svid.id.trust_domain(), user] {
+        hash.update(part);
+        hash.update([0]);
+    }
+    let digest: [u8; 32] = hash.finalize().into();
+    BASE64URL_NOPAD.encode(digest.first_chunk::<16>().unwrap_or(&[0; 16]))
+}
+
 /// What comes from the chain and not from the call.
 struct Given {
     root: SpiffeId,
     user: Option<Box<str>>,
+    tenant: Option<Box<str>>,
     run: Uuid,
     depth: u64,
     previous: Option<[u8; 32]>,
@@ -158,12 +173,13 @@ fn mint(
         return Err(MintError::Loop(id.clone()));
     }
     let algorithm = svid.choose(&ALGORITHMS).ok_or(MintError::Key)?;
-    let Given { root, user, run, depth, previous, mode, expires: _ } = given;
+    let Given { root, user, tenant, run, depth, previous, mode, expires: _ } = given;
     let claims = Claims {
         issuer: svid.id.clone(),
         audience: next.to.clone(),
         root,
         user,
+        tenant,
         run,
         depth,
         previous,

@@ -39,7 +39,7 @@ pub use capability::{Capabilities, CapabilityError};
 pub use chain::{
     Arrival, Chain, ChainError, Hop, Limit, Objection, Revoked, Shown, Site, Verifier,
 };
-pub use mint::{MintError, Next, extend, originate};
+pub use mint::{MintError, Next, extend, opaque, originate};
 pub use mode::Mode;
 pub use rules::Rule;
 pub use settings::{Origin, Settings, Who};

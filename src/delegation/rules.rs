@@ -38,7 +38,7 @@ pub enum Rule {
     /// `iss` isn't the `aud` of the hop before.
     #[error("the hop before wasn't made for its `iss`")]
     Link,
-    /// `sub`, `usr` or `run` changed on the way.
+    /// `sub`, `usr`, `ten` or `run` changed on the way.
     #[error("its `{0}` isn't that of the first hop")]
     Changed(&'static str),
     /// `iat` is in the future.
@@ -191,11 +191,13 @@ fn link(claims: &Claims, parent: &Claims, digest: &[u8; 32]) -> Result<(), Rule>
 }
 
 fn same(claims: &Claims, first: &Claims) -> Result<(), Rule> {
-    let Claims { root, user, run, .. } = first;
+    let Claims { root, user, tenant, run, .. } = first;
     if claims.root != *root {
         Err(Rule::Changed("sub"))
     } else if claims.user != *user {
         Err(Rule::Changed("usr"))
+    } else if claims.tenant != *tenant {
+        Err(Rule::Changed("ten"))
     } else if claims.run != *run {
         Err(Rule::Changed("run"))
     } else {

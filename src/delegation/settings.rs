@@ -16,6 +16,8 @@ pub struct Settings {
     pub lifetime: Duration,
     /// `(from, to)`: `from` may call `to` although `to` is in the chain already.
     pub revisits: Vec<(SpiffeId, SpiffeId)>,
+    /// The tenant that chains which begin here are for, 1 to 64 bytes.
+    pub tenant: Option<Box<str>>,
     /// `(from, to)`: trust domains between which a hop may go.
     pub domains: Vec<(Box<str>, Box<str>)>,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             max_depth: 5,
             lifetime: Duration::from_secs(15 * 60),
             revisits: Vec::new(),
+            tenant: None,
             domains: Vec::new(),
         }
     }

@@ -26,7 +26,7 @@ const TYPE: &str = "agent-delegation+jwt";
 /// Objects and arrays within each other: the claims and `cap`.
 const LIMITS: json::Limits = json::Limits { depth: 2 };
 
-/// Longest `usr` and `mth`, in bytes.
+/// Longest `usr`, `ten` and `mth`, in bytes.
 const LONGEST_TEXT: usize = 256;
 
 /// Longest `htm`, in bytes.
@@ -34,9 +34,9 @@ const LONGEST_HTTP_METHOD: usize = 32;
 
 const MEMBERS: [&str; 3] = ["alg", "typ", "x5c"];
 
-const CLAIMS: [&str; 15] = [
+const CLAIMS: [&str; 16] = [
     "aud", "bh", "cap", "dep", "exp", "htm", "iat", "iss", "jti", "mode", "mth", "prv", "run",
-    "sub", "usr",
+    "sub", "ten", "usr",
 ];
 
 /// What a hop says.
@@ -50,6 +50,8 @@ pub(super) struct Claims {
     pub(super) root: SpiffeId,
     /// `usr`: for which user, as the root names them.
     pub(super) user: Option<Box<str>>,
+    /// `ten`: for which tenant, as the root's operator names them.
+    pub(super) tenant: Option<Box<str>>,
     /// `run`: the run that all calls of the chain belong to.
     pub(super) run: Uuid,
     /// `dep`: how many hops are before this one.
@@ -153,6 +155,10 @@ impl Claims {
                 Some(_) => Some(claims.bounded("usr", LONGEST_TEXT)?),
                 None => None,
             },
+            tenant: match claims.optional("ten") {
+                Some(_) => Some(claims.bounded("ten", LONGEST_TEXT)?),
+                None => None,
+            },
             run: run(&claims.text("run")?).ok_or(TokenError::Form("run"))?,
             depth: claims.number("dep")?,
             previous: match claims.optional("prv") {
@@ -177,8 +183,10 @@ impl Claims {
     pub(super) fn sign(&self, svid: &Svid, algorithm: Algorithm) -> Result<String, WriteError> {
         bounded("mth", &self.method, LONGEST_TEXT)?;
         bounded("htm", &self.http_method, LONGEST_HTTP_METHOD)?;
-        if let Some(user) = &self.user {
-            bounded("usr", user, LONGEST_TEXT)?;
+        for (name, text) in [("usr", &self.user), ("ten", &self.tenant)] {
+            if let Some(text) = text {
+                bounded(name, text, LONGEST_TEXT)?;
+            }
         }
         if self.run.get_version_num() != 7 {
             return Err(TokenError::Form("run").into());
@@ -190,6 +198,7 @@ impl Claims {
             aud: self.audience.as_str(),
             sub: self.root.as_str(),
             usr: self.user.as_deref(),
+            ten: self.tenant.as_deref(),
             run: self.run,
             dep: self.depth,
             prv: self.previous.map(|digest| BASE64URL_NOPAD.encode(&digest)),
@@ -243,6 +252,8 @@ struct Written<'a> {
     sub: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     usr: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ten: Option<&'a str>,
     run: Uuid,
     dep: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -105,7 +105,14 @@ pub fn of_caller(behalf: &Behalf) -> Option<Delegation<'_>> {
 }
 
 fn place<'a>(chain: &Chain, at: usize, hop: &'a Hop) -> Delegation<'a> {
-    Delegation { depth: chain.depth(), hop: at, mode: hop.mode().as_str(), root: hop.root() }
+    Delegation {
+        depth: chain.depth(),
+        hop: at,
+        mode: hop.mode().as_str(),
+        root: hop.root(),
+        user: hop.user(),
+        tenant: hop.tenant(),
+    }
 }
 
 fn judge_hop(

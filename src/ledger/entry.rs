@@ -146,6 +146,10 @@ pub struct Behalf {
     pub hops: Option<u64>,
     /// Who began the chain.
     pub root: Option<Arc<str>>,
+    /// For which user, opaque.
+    pub user: Option<Box<str>>,
+    /// For which tenant.
+    pub tenant: Option<Box<str>>,
     /// The run that the chain belongs to.
     pub run: Option<Uuid>,
     /// The call in the ledger of the caller's own proxy.

@@ -220,7 +220,9 @@ impl Place<'_> {
         line.label("stage", entry.stage);
         line.label("status", entry.status);
         line.name("target", entry.target.as_deref(), MAX_NAME);
+        line.name("tenant", behalf.and_then(|behalf| behalf.tenant.as_deref()), MAX_NAME);
         line.stamp("ts", self.ts);
+        line.name("user", behalf.and_then(|behalf| behalf.user.as_deref()), MAX_NAME);
         line.number("v", VERSION);
         line.label("would_deny", entry.would_deny);
     }

@@ -76,6 +76,8 @@ pub struct Row {
     pub hop_peer: Option<String>,
     pub hops: Option<u64>,
     pub root: Option<String>,
+    pub user: Option<String>,
+    pub tenant: Option<String>,
     pub run: Option<String>,
     pub peer_call: Option<String>,
     pub peer_denied: Option<String>,

@@ -36,6 +36,8 @@ struct Place {
     hop: usize,
     mode: &'static str,
     root: SpiffeId,
+    user: Option<Box<str>>,
+    tenant: Option<Box<str>>,
 }
 
 /// A key as it stands in a question, so that a look-up copies nothing.
@@ -83,11 +85,13 @@ impl<'a> KeyRef<'a> {
             target: self.target.clone(),
             era: self.era,
             a2a: self.a2a.cloned(),
-            delegation: self.delegation.map(|Delegation { depth, hop, mode, root }| Place {
-                depth,
-                hop,
-                mode,
-                root: root.clone(),
+            delegation: self.delegation.map(|at| Place {
+                depth: at.depth,
+                hop: at.hop,
+                mode: at.mode,
+                root: at.root.clone(),
+                user: at.user.map(Into::into),
+                tenant: at.tenant.map(Into::into),
             }),
         }
     }
@@ -110,9 +114,13 @@ impl Key {
             target: &self.target,
             era: self.era,
             a2a: self.a2a.as_ref(),
-            delegation: self.delegation.as_ref().map(|place| {
-                let &Place { depth, hop, mode, ref root } = place;
-                Delegation { depth, hop, mode, root }
+            delegation: self.delegation.as_ref().map(|at| Delegation {
+                depth: at.depth,
+                hop: at.hop,
+                mode: at.mode,
+                root: &at.root,
+                user: at.user.as_deref(),
+                tenant: at.tenant.as_deref(),
             }),
         }
     }

@@ -88,6 +88,10 @@ pub struct Delegation<'a> {
     pub mode: &'static str,
     /// Who began the chain.
     pub root: &'a SpiffeId,
+    /// For which user, opaque.
+    pub user: Option<&'a str>,
+    /// For which tenant.
+    pub tenant: Option<&'a str>,
 }
 
 /// The answer of the policies, with what is needed to explain it.

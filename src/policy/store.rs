@@ -501,7 +501,7 @@ impl Outcome {
 /// `context.delegation`. Making it can't fail; if it did, policies would miss it, which denies those that
 /// look at it.
 fn delegated(delegation: Delegation<'_>) -> Option<RestrictedExpression> {
-    let Delegation { depth, hop, mode, root } = delegation;
+    let Delegation { depth, hop, mode, root, user, tenant } = delegation;
     let number = |number| RestrictedExpression::new_long(i64::try_from(number).unwrap_or(i64::MAX));
     let text = |text: &str| RestrictedExpression::new_string(text.to_owned());
     let pairs = [
@@ -510,7 +510,10 @@ fn delegated(delegation: Delegation<'_>) -> Option<RestrictedExpression> {
         ("mode", text(mode)),
         ("root", text(root.as_str())),
     ];
-    RestrictedExpression::new_record(pairs.map(|(name, value)| (name.to_owned(), value))).ok()
+    let told = [("user", user), ("tenant", tenant)];
+    let told = told.into_iter().filter_map(|(name, value)| Some((name, text(value?))));
+    let members = pairs.into_iter().chain(told).map(|(name, value)| (name.to_owned(), value));
+    RestrictedExpression::new_record(members).ok()
 }
 
 /// Why a question can't even be put to the policies; the answer is no.

@@ -21,7 +21,7 @@ use crate::{
         Ambiguous, Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next,
         Revoked, Rule, Settings, Site, Verifier, extend,
         link::{Cause, Inbound, Links, MEMBER, Marks},
-        originate,
+        opaque, originate,
     },
     denial::Denial,
     exchange::Exchange,
@@ -195,12 +195,20 @@ impl Proxy {
                     method: call.method.name(),
                     body: &call.body,
                 };
-                read.hop = Some(hop(svid, &exchange.behalf, &delegation.settings, &next, now)?);
+                let user = user(&request.headers)?.map(|user| opaque(user, svid));
+                let (behalf, settings) = (&exchange.behalf, &delegation.settings);
+                read.hop = Some(hop(svid, behalf, settings, user.as_deref(), &next, now)?);
             }
         }
         Ok(())
     }
 }
+
+/// Where a workload says for which user it calls.
+const USER_HEADER: &str = "lictor-user";
+
+/// Longest name of a user, in bytes.
+const LONGEST_USER: usize = 256;
 
 /// Whether there is one who speaks for a call: the root of its only chain, or we ourselves.
 fn has_root(svid: &Svid, behalf: &Behalf, settings: &Settings) -> bool {
@@ -216,11 +224,24 @@ fn narrower(one: Option<Mode>, other: Option<Mode>) -> Option<Mode> {
     one.into_iter().chain(other).min()
 }
 
+/// The user that a workload names for a call that it makes by itself. For whoever works for others, the chain says
+/// who it is, and this says nothing.
+fn user(headers: &HeaderMap) -> Result<Option<&str>, Denial> {
+    let mut values = headers.get_all(USER_HEADER).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| (1..=LONGEST_USER).contains(&text.len()));
+    match (text, values.next()) {
+        (Some(text), None) => Ok(Some(text)),
+        (_, _) => Err(Denial::Framing("`Lictor-User` is one name of 1 to 256 visible characters")),
+    }
+}
+
 /// The header of the next hop.
 fn hop(
     svid: &Svid,
     behalf: &Behalf,
     settings: &Settings,
+    user: Option<&str>,
     next: &Next<'_>,
     now: u64,
 ) -> Result<HeaderValue, Denial> {
@@ -230,7 +251,7 @@ fn hop(
             // Nobody who calls by itself lets it go further than it may go itself.
             let widest = settings.origin(&svid.id);
             let next = Next { mode: narrower(widest, next.mode), ..*next };
-            originate(svid, settings, Uuid::now_v7(), None, &next, now)
+            originate(svid, settings, Uuid::now_v7(), user, &next, now)
         }
         Some(chain) => extend(svid, chain, settings, next, now),
     };

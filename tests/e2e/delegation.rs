@@ -170,6 +170,48 @@ async fn a_call_at_the_end_is_on_behalf_of_the_beginning() {
 }
 
 #[tokio::test]
+async fn the_user_and_the_tenant_of_the_beginning_are_known_at_the_end() {
+    let policies = r#"@id("all") permit (principal, action, resource);
+        @id("acme") forbid (principal, action in Action::"tools/call", resource)
+        unless { context has delegation && context.delegation has tenant
+            && context.delegation.tenant == "acme" && context.delegation has user };"#;
+    let server = Stub::json().await;
+    let idle = Stub::json().await;
+    let tenant = format!("{ORIGINS}, tenant: acme");
+    let mcp = doors("protocol: mcp", "protocol: mcp");
+    let c = proxy_with("c", &mcp, &upstreams(&server, None), ORIGINS, policies).await;
+    let a = proxy("a", &mcp, &upstreams(&idle, Some((&c, "c"))), &tenant).await;
+    let mut workload = Caller::plain(a.plain).await;
+    let mut told = Vec::new();
+    for users in [&["alice@one.test"][..], &["alice@one.test"], &["bob"], &[], &["a", "b"], &[""]] {
+        let mut request = workload.request_to("POST", "/next", whole(CALL));
+        for user in users {
+            let user = HeaderValue::from_static(user);
+            request.headers_mut().append("lictor-user", user);
+        }
+        let answer = workload.send(request).await.whole().await;
+        told.push((answer.status, answer.json()["result"].is_object()));
+        if answer.status == 400 {
+            workload = Caller::plain(a.plain).await;
+        }
+    }
+    let permitted = (200, true);
+    // Without a user it is the policy that refuses; what isn't one name is refused before.
+    let refused = (400, false);
+    assert_eq!(told, [permitted, permitted, permitted, (200, false), refused, refused]);
+    let closings = c.stop(4).await;
+    let users: Vec<_> = closings.iter().map(|entry| &entry["user"]).collect();
+    assert_eq!(users[0], users[1]);
+    assert_ne!(users[0], users[2]);
+    assert_eq!(users[3], &Value::Null);
+    assert_eq!(users[0].as_str().map(str::len), Some(22), "{users:?}");
+    assert!(closings.iter().all(|entry| entry["tenant"] == "acme"));
+    let seen = server.seen();
+    assert!(seen.iter().all(|seen| seen.head.header("lictor-user").is_none()));
+    a.stop(6).await;
+}
+
+#[tokio::test]
 async fn what_the_first_hop_withholds_the_last_cant_do() {
     let mut row = Row::start(", delegate: readonly").await;
     let answer = row.relay(CHANGE, true).await.json();

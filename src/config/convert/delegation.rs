@@ -39,7 +39,15 @@ impl Reader<'_> {
             }
             domains.push((from.into(), to.into()));
         }
+        let tenant = it.tenant.map(String::into_boxed_str);
+        let fits = |tenant: &str| {
+            (1..=64).contains(&tenant.len()) && tenant.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if tenant.as_deref().is_some_and(|tenant| !fits(tenant)) {
+            self.faults.push(&place.key("tenant"), "is 1 to 64 visible ASCII characters");
+        }
         Some(Settings {
+            tenant,
             origins,
             max_depth: it.max_depth.unwrap_or(default.max_depth),
             lifetime: lifetime?,

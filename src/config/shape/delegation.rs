@@ -18,6 +18,9 @@ pub(in crate::config) struct Delegation {
     /// How long a chain that begins here lasts; 15m without it.
     #[schemars(example = "15m")]
     pub lifetime: Option<Span>,
+    /// The tenant that chains which begin here are for.
+    #[schemars(example = &"acme", length(min = 1, max = 64))]
+    pub tenant: Option<String>,
     /// Who may call somebody who is in the chain already.
     #[serde(default)]
     pub allow_revisit: Vec<Pair>,

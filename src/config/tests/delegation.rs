@@ -21,6 +21,7 @@ fn what_is_said_of_delegation_is_what_holds() {
             { "id": "spiffe://td/batch/*", "mode": "readonly" },
         ],
         "maxDepth": 3,
+        "tenant": "acme",
         "lifetime": "90s",
         "allowRevisit": [{ "from": "spiffe://td/b", "to": "spiffe://td/a" }],
         "domains": [{ "from": "td", "to": "partner.example" }],
@@ -32,6 +33,7 @@ fn what_is_said_of_delegation_is_what_holds() {
             origin("spiffe://td/batch/*", Mode::ReadOnly),
         ],
         max_depth: 3,
+        tenant: Some("acme".into()),
         lifetime: Duration::from_secs(90),
         revisits: vec![(id("spiffe://td/b"), id("spiffe://td/a"))],
         domains: vec![("td".into(), "partner.example".into())],
@@ -44,6 +46,10 @@ fn faults_of_delegation_are_told() {
     let origin = |id: &str| json!({ "id": id, "mode": "full" });
     for (delegation, fault) in [
         (json!({}), "delegation.mayOriginate: is missing"),
+        (
+            json!({ "mayOriginate": [], "tenant": "a b" }),
+            "delegation.tenant: is 1 to 64 visible ASCII characters",
+        ),
         (
             json!({ "mayOriginate": [{ "id": "spiffe://td/a" }] }),
             "delegation.mayOriginate[0].mode: is missing",

@@ -154,6 +154,7 @@ fn change() -> impl Strategy<Value = (usize, &'static str, Option<Value>)> {
             of(&[json!(["s|*|*"]), json!(["s|a|b"]), json!(["s|a*b|c"]), json!("s|a|b")])
         ),
         (Just("usr"), of(&[json!("u"), json!("v"), json!("x".repeat(257))])),
+        (Just("ten"), of(&[json!("t"), json!("u"), json!(1), json!("x".repeat(257))])),
         (Just("run"), of(&[json!(RUN), json!("01993f0e-7b5a-7c3e-9a1d-0123456789ac")])),
         (Just("htm"), of(&[json!("POST"), json!("GET")])),
         (Just("mth"), of(&[json!("tools/call"), json!("tools/list")])),

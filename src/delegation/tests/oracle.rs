@@ -38,7 +38,7 @@ impl Oracle<'_> {
         for (at, hop) in hops.iter().enumerate() {
             self.alone(at, hop)?;
             let first = &hops.first()?.claims;
-            for same in ["sub", "usr", "run"] {
+            for same in ["sub", "usr", "ten", "run"] {
                 require(hop.claims.get(same) == first.get(same))?;
             }
             if at > 0 {
@@ -90,16 +90,18 @@ impl Oracle<'_> {
         let parts: Vec<usize> = run.split('-').map(str::len).collect();
         let digits = run.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-'));
         require(parts == [8, 4, 4, 4, 12] && digits && run.as_bytes().get(14) == Some(&b'7'))?;
-        if let Some(user) = claims.get("usr") {
-            require((1..=256).contains(&user.as_str()?.len()))?;
+        for name in ["usr", "ten"] {
+            if let Some(named) = claims.get(name) {
+                require((1..=256).contains(&named.as_str()?.len()))?;
+            }
         }
         text(claims, "htm")?;
         text(claims, "mth")?;
         rank(claims)?;
         caps(hop)?;
         let known = [
-            "iss", "aud", "sub", "usr", "run", "dep", "prv", "mode", "cap", "iat", "exp", "jti",
-            "bh", "htm", "mth",
+            "iss", "aud", "sub", "usr", "ten", "run", "dep", "prv", "mode", "cap", "iat", "exp",
+            "jti", "bh", "htm", "mth",
         ];
         require(claims.keys().all(|name| known.contains(&name.as_str())))
     }

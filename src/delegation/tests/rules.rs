@@ -67,6 +67,8 @@ fn each_rule_for_claims_is_kept() {
             hops[2]["sub"] = world.members[1].id.as_str().into();
         }),
         ("hop 1: its `usr` isn't that of the first hop", |_, hops| hops[1]["usr"] = "u".into()),
+        ("hop 1: its `ten` isn't that of the first hop", |_, hops| hops[1]["ten"] = "t".into()),
+        ("hop 1: `ten` isn't of its form", |_, hops| hops[1]["ten"] = "".into()),
         ("hop 1: its `run` isn't that of the first hop", |_, hops| {
             hops[1]["run"] = "01993f0e-7b5a-7c3e-9a1d-0123456789ac".into();
         }),

@@ -52,6 +52,8 @@ fn entries() -> impl Strategy<Value = Entry> {
                 link: Some("handle"),
                 hops: how.1,
                 root: Some(Arc::clone(&entry.peer)),
+                user: Some("u".into()),
+                tenant: Some("t".into()),
                 run: Some(Uuid::from_u128(who.0)),
                 peer_call: Some(Uuid::from_u128(who.0)),
                 objection: how.1.map(|hop| (hop, Arc::clone(&entry.peer))),

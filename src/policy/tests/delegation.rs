@@ -12,7 +12,14 @@ fn judged(
     place: Option<(usize, usize, &'static str)>,
 ) -> (bool, bool) {
     let root = SpiffeId::parse(ROOT).expect("valid");
-    let delegation = place.map(|(depth, hop, mode)| Delegation { depth, hop, mode, root: &root });
+    let delegation = place.map(|(depth, hop, mode)| Delegation {
+        depth,
+        hop,
+        mode,
+        root: &root,
+        user: None,
+        tenant: None,
+    });
     // Twice: the second answer comes from what was remembered.
     for _ in 0..2 {
         ask.ask(|question| policies.decide(&Question { delegation, ..*question }));
