@@ -10,6 +10,7 @@
 //! | handshake | the caller's SVID is verified against the bundle of its own trust domain | [`listener`], [`identity`] | – |
 //! | read | head, identity once more, route, bounded body, strict decoding | [`proxy`], [`protocol`] | principal, route, call |
 //! | judge | facts are fetched, every stage is asked | [`governance`], [`policy`], [`state`] | permit |
+//! | reserve | what the call takes of rate limits and budgets | [`limits`] | – |
 //! | intent | what may change state is on disk first | [`ledger`] | – |
 //! | forward | the judged bytes, our identity, nothing of the caller's credentials | [`upstream`] | status |
 //! | answer | part by part, lists filtered by the same policies | [`proxy`], [`response`] | what was delivered |
@@ -37,6 +38,7 @@ pub mod exchange;
 pub mod governance;
 pub mod identity;
 pub mod ledger;
+pub mod limits;
 pub mod listener;
 pub mod policy;
 pub mod protocol;

@@ -26,6 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "delegation",
             "identity",
             "ledger",
+            "limits",
             "listener",
             "policy",
             "protocol",
@@ -35,14 +36,24 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("delegation", &["identity", "protocol"]),
-    ("denial", &["protocol", "identity", "delegation"]),
+    ("denial", &["protocol", "identity", "delegation", "limits"]),
     (
         "exchange",
-        &["delegation", "denial", "governance", "identity", "ledger", "policy", "protocol"],
+        &[
+            "delegation",
+            "denial",
+            "governance",
+            "identity",
+            "ledger",
+            "limits",
+            "policy",
+            "protocol",
+        ],
     ),
     ("governance", &["policy", "denial", "protocol", "identity", "delegation"]),
     ("identity", &[]),
     ("ledger", &[]),
+    ("limits", &["identity", "protocol"]),
     ("listener", &["identity"]),
     ("policy", &["protocol", "identity"]),
     ("protocol", &[]),
@@ -55,6 +66,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "governance",
             "identity",
             "ledger",
+            "limits",
             "listener",
             "policy",
             "protocol",
@@ -73,6 +85,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "governance",
             "identity",
             "ledger",
+            "limits",
             "listener",
             "policy",
             "proxy",
@@ -101,8 +114,10 @@ const NAMED_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Crate → modules that may not name it: they decide, and deciding waits for nothing.
-const NOT_NAMED_IN: &[(&str, &[&str])] =
-    &[("tokio", &["protocol", "governance", "policy", "denial", "delegation", "exchange"])];
+const NOT_NAMED_IN: &[(&str, &[&str])] = &[(
+    "tokio",
+    &["protocol", "governance", "policy", "denial", "delegation", "exchange", "limits"],
+)];
 
 #[test]
 fn modules_import_only_what_the_table_allows() {
