@@ -10,6 +10,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     delegation::{ChainError, Objection},
+    limits::{Limited, limited::Kind},
     protocol::{DecodeError, Era, Fault, Protocol},
 };
 
@@ -45,6 +46,8 @@ pub enum Denial {
     DelegationDenied(Objection),
     /// Whoever works for others only calls without saying for whom, or wider than it may by itself.
     DelegationRequired,
+    /// It is over limits, which are told.
+    Limited(Arc<Limited>),
     /// The message could not be decoded.
     Undecodable(DecodeError),
     /// No verified identity.
@@ -142,6 +145,7 @@ impl Denial {
             Self::DelegationDenied(_) => row(200, 4030, "delegation_denied"),
             Self::DelegationRequired => row(200, 4039, "delegation_required"),
             Self::DelegationLoop(_) => row(200, 5080, "delegation_loop"),
+            Self::Limited(limited) => over(limited),
             Self::Undecodable(error) => undecodable(error),
             Self::Unauthenticated => closing(row(401, 4010, "unauthenticated")),
             Self::IdentityExpired => closing(row(401, 4011, "identity_expired")),
@@ -191,6 +195,7 @@ impl Denial {
             Self::DelegationDenied(_) => "not permitted to everybody it is done for".into(),
             Self::DelegationRequired => "such a call has to be made on somebody's behalf".into(),
             Self::DelegationLoop(_) => "the call comes back to somebody who made it".into(),
+            Self::Limited(limited) => limited.to_string().into(),
             Self::Undecodable(error) => Cow::Borrowed(&error.detail),
             Self::Unauthenticated => "no verified identity; present an X.509-SVID".into(),
             Self::IdentityExpired => {
@@ -232,6 +237,16 @@ impl Denial {
             }
         }
     }
+}
+
+/// What holds the call up for longest is what it is told as.
+fn over(limited: &Limited) -> Row {
+    let row = match limited.worst.kind {
+        Kind::Rate(_) => retryable(row(200, 4290, "rate_limited")),
+        Kind::Budget(_) => retryable(row(200, 4291, "budget_exhausted")),
+        Kind::Hours => retryable(row(200, 4292, "outside_hours")),
+    };
+    Row { retryable: limited.retry_after().is_some(), ..row }
 }
 
 /// As servers of each protocol say it.

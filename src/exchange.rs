@@ -20,10 +20,11 @@ use uuid::Uuid;
 
 use crate::{
     delegation::{Behalf, Hop, Objection, link::Rung},
-    denial::Row,
+    denial::{Denial, Row},
     governance::Permit,
     identity::Principal,
     ledger::{self, Decision, Entry, Event, Ledger, Mode},
+    limits::Limited,
     policy,
     protocol::{Call, Protocol, Target},
     telemetry::{
@@ -118,8 +119,10 @@ pub struct Exchange {
     pub policy_version: Option<Arc<str>>,
     /// What the policies said where the call was refused.
     pub refused_decisions: Vec<policy::Decision>,
-    /// The stage that refused it.
+    /// The stage that refused it, before there was an intent.
     pub stage: Option<&'static str>,
+    /// The limits that it is over, whether that refuses it or is only recorded.
+    pub over: Option<Arc<Limited>>,
     /// The proof that it may go on.
     pub permit: Option<Permit>,
     /// How long the ledger took to make the intent durable.
@@ -198,6 +201,7 @@ impl Exchange {
             policy_version: None,
             refused_decisions: Vec::new(),
             stage: None,
+            over: None,
             permit: None,
             intent_wait: Duration::ZERO,
             token_wait: Duration::ZERO,
@@ -263,6 +267,8 @@ impl Exchange {
         entry.policies = policies.map(Arc::clone).collect();
         entry.policy_version.clone_from(&self.policy_version);
         entry.would_deny = self.would_deny();
+        let over = self.over.iter().flat_map(|over| over.exceeded());
+        entry.limits = over.map(|one| Arc::clone(&one.limit)).collect();
         entry.req_sha256 = self.request_digest;
         entry.behalf = self.written_behalf().map(Box::new);
         if event == Event::Intent {
@@ -305,8 +311,8 @@ impl Exchange {
 
     fn decision(&self) -> Decision {
         match (&self.permit, self.stage) {
-            (Some(_), _) => Decision::Permit,
-            (None, Some(_)) => Decision::Deny,
+            (Some(_), None) => Decision::Permit,
+            (_, Some(_)) => Decision::Deny,
             (None, None) => Decision::None,
         }
     }
@@ -319,7 +325,9 @@ impl Exchange {
 
     fn would_deny(&self) -> Option<&'static str> {
         let call = self.call.as_ref()?;
-        let (_, denial) = self.permit.as_ref()?.would_deny()?;
+        let limited = || self.over.clone().filter(|_| self.stage.is_none()).map(Denial::Limited);
+        let judged = self.permit.as_ref()?.would_deny();
+        let denial = judged.map(|(_, denial)| denial.clone()).or_else(limited)?;
         Some(denial.row(call.era).kind)
     }
 
@@ -342,7 +350,8 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let event = if self.permit.is_some() { Event::Outcome } else { Event::Denied };
+        let passed = self.permit.is_some() && self.stage.is_none();
+        let event = if passed { Event::Outcome } else { Event::Denied };
         let entry = self.entry(event);
         let verdict = match (entry.decision, entry.would_deny) {
             (Decision::Permit, Some(_)) => Verdict::Shadow,

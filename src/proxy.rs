@@ -8,6 +8,7 @@
 //! | head | `head`, `origin`, [`crate::listener`] | principal, route |
 //! | body | `body`, [`crate::protocol`], `behalf` | digest, call, by whose authority |
 //! | judge | [`crate::governance`] | permit |
+//! | reserve | [`crate::limits`] | what it is over, where that only counts |
 //! | user's token | `user_token`, [`crate::upstream`] | – |
 //! | delegate | `behalf`, [`crate::delegation`] | – |
 //! | intent | [`crate::ledger`] | – |
@@ -39,6 +40,7 @@ mod read;
 mod refusal;
 mod relay;
 mod reply;
+mod reserve;
 mod respond;
 mod route;
 pub mod settings;
@@ -74,6 +76,7 @@ use crate::{
     exchange::{End, Exchange, Record},
     governance::{Chain, Owned},
     identity::{Peer, Source},
+    limits::Limiter,
     listener,
     policy::Policies,
     response::agent_card::Publisher,
@@ -91,6 +94,8 @@ pub struct Shared {
     pub policies: ArcSwap<Policies>,
     /// The checks a call has to pass.
     pub chain: Chain,
+    /// Rate limits, budgets and hours.
+    pub limiter: Limiter,
     /// Whose sessions, tasks and continuations are whose.
     pub owners: Owners,
     /// The streams of clients of the HTTP+SSE transport.
@@ -244,9 +249,10 @@ impl Proxy {
         }
         let mut read = self.read(session, exchange, way).await?;
         self.judge(exchange, &mut read).await?;
+        let taken = self.reserve(exchange, &read).await?;
         self.exchange_user_token(session, exchange, &mut read).await?;
         self.delegate(session, exchange, &mut read)?;
-        self.write_intent(exchange).await?;
+        self.write_intent(exchange, taken).await?;
         if exchange.call.as_ref().is_some_and(card::is_card) {
             return self.card(session, exchange, &read).await;
         }

@@ -26,6 +26,7 @@ use crate::{
     governance::{Chain, DelegationStage, OwnershipStage, PolicyStage, PushUrlStage},
     identity::{self, Source},
     ledger::{self, Ledger},
+    limits::Limiter,
     policy::{self, Policies},
     proxy::{
         Answered, Budget, Delegation, Shared, Streams,
@@ -195,6 +196,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
             Box::new(DelegationStage::new(config.delegation)),
             Box::new(PushUrlStage),
         ]),
+        limiter: Limiter::new(config.rate_limits, Clock.instant()),
         owners,
         streams: Streams::default(),
         answered: Answered::default(),

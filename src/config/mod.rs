@@ -21,8 +21,8 @@ use std::{path::Path, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    admin, delegation, identity, ledger, listener, policy, proxy::settings as proxy_settings,
-    state, telemetry, upstream,
+    admin, delegation, identity, ledger, limits, listener, policy,
+    proxy::settings as proxy_settings, state, telemetry, upstream,
 };
 
 pub use drop_in::{Governed, drop_in, state_directory};
@@ -51,6 +51,8 @@ pub struct Config {
     pub state: state::Settings,
     /// Health and metrics.
     pub admin: admin::Settings,
+    /// How many calls there may be; names are unique.
+    pub rate_limits: Vec<limits::Limit>,
     /// Bounds on what is held in memory.
     pub limits: proxy_settings::Limits,
     /// How long calls in flight may take to finish once the process is told to stop.
@@ -79,9 +81,12 @@ impl Config {
             state::Settings::Memory | state::Settings::Directory(_) => false,
             state::Settings::Redis(redis) => redis.is_exposed(),
         });
+        let allows = |limit: &&limits::Limit| limit.allows_on_store_failure();
+        let unlimited = self.rate_limits.iter().filter(allows).count();
         let all = [
             ("mode: shadow", shadow),
             ("onFailure: denyWrites", deny_writes),
+            ("onStoreFailure: unsafeAllow", unlimited),
             ("unsafePlaintext", plaintext),
         ];
         all.into_iter().filter(|(_, count)| *count > 0).collect()

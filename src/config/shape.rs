@@ -14,10 +14,12 @@ use super::units::{Size, Span};
 
 mod agent;
 mod listener;
+mod rate_limit;
 mod upstream;
 
 pub(super) use agent::{AgentCard, PushNotifications, Sign};
 pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Tls};
+pub(super) use rate_limit::{Class, Day, Dimension, Hours, OnStoreFailure, RateLimit, When};
 pub(super) use upstream::{
     Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream,
 };
@@ -47,6 +49,9 @@ pub(super) struct Document {
     pub ledger: Option<Ledger>,
     /// Where it is kept whose sessions, tasks and request states are whose; in memory only, without it.
     pub state: Option<State>,
+    /// How many calls there may be, by whom and of what.
+    #[serde(default)]
+    pub rate_limits: Vec<RateLimit>,
     /// Bounds on what is held in memory.
     #[serde(default)]
     pub limits: Limits,

@@ -2,7 +2,7 @@
 //!
 //! `patternErrorMessage` is what editors show where a pattern doesn't match; so do we.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, num::NonZeroU32, time::Duration};
 
 use bytesize::ByteSize;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -67,6 +67,67 @@ impl JsonSchema for Size {
             "type": "string",
             "pattern": "^[0-9]+(B|kB|MB|GB|KiB|MiB|GiB)$",
             "examples": ["4MiB"],
+        })
+    }
+}
+
+/// So many in a period, such as `100/1m`, or in a run, such as `20/run`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Amount(String);
+
+impl Amount {
+    /// How many, and the period; `None` for a run.
+    pub(super) fn read(&self) -> Result<(NonZeroU32, Option<Duration>), String> {
+        let (tokens, period) = self.0.split_once('/').unwrap_or((&self.0, ""));
+        let tokens = tokens
+            .parse()
+            .map_err(|_| format!("`{tokens}` is no number from 1 to {}", u32::MAX))?;
+        let period = match period {
+            "run" => None,
+            period => Some(Span(period.to_owned()).duration()?),
+        };
+        Ok((tokens, period))
+    }
+}
+
+impl JsonSchema for Amount {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "patternErrorMessage": "a number, a slash, and a duration or `run`",
+            "type": "string",
+            "pattern": "^[0-9]+/(([0-9]+(ms|s|m|h|d))+|run)$",
+            "examples": ["100/1m"],
+        })
+    }
+}
+
+/// What a clock shows, such as `08:00`.
+#[derive(Debug, Deserialize)]
+pub(super) struct TimeOfDay(String);
+
+impl TimeOfDay {
+    /// Minutes since midnight, up to 1,440; `None` if no clock shows it, which the schema refuses.
+    pub(super) fn minutes(&self) -> Option<u16> {
+        let (hour, minute) = self.0.split_once(':')?;
+        Some(hour.parse::<u16>().ok()? * 60 + minute.parse::<u16>().ok()?)
+    }
+}
+
+impl JsonSchema for TimeOfDay {
+    fn schema_name() -> Cow<'static, str> {
+        "TimeOfDay".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "patternErrorMessage": "hours and minutes, from 00:00 to 24:00",
+            "type": "string",
+            "pattern": "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$",
+            "examples": ["08:00"],
         })
     }
 }

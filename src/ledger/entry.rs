@@ -117,6 +117,8 @@ pub struct Entry {
     pub policy_version: Option<Arc<str>>,
     /// In shadow mode, the label of the denial that was not enforced.
     pub would_deny: Option<&'static str>,
+    /// Names of the limits that it was over; at most 32 are stored.
+    pub limits: Vec<Arc<str>>,
     /// HTTP status sent to the caller.
     pub http_status: Option<u16>,
     /// From the first byte of the request to the last of the answer, in microseconds.
@@ -184,6 +186,7 @@ impl Entry {
             policies: Vec::new(),
             policy_version: None,
             would_deny: None,
+            limits: Vec::new(),
             http_status: None,
             latency_us: None,
             own_us: None,

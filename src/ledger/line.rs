@@ -39,7 +39,7 @@ pub(super) const KINDS: [&str; 12] = [
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 const MAX_NAME: usize = 128;
 const MAX_PEER: usize = 2048;
-const MAX_POLICIES: usize = 32;
+const MAX_NAMES: usize = 32;
 const CUT: &str = "\\cut";
 
 /// A link of the chain: SHA-256.
@@ -195,6 +195,7 @@ impl Place<'_> {
         line.number("http_status", entry.http_status.map(u64::from));
         line.label("kind", entry.event.kind());
         line.number("latency_us", entry.latency_us);
+        line.names("limits", &entry.limits);
         line.label("link", behalf.and_then(|behalf| behalf.link));
         line.name("listener", &*entry.listener, MAX_NAME);
         line.name("method", entry.method.as_deref(), MAX_NAME);
@@ -279,19 +280,19 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// At most [`MAX_POLICIES`], and a marker where there are more.
+    /// At most [`MAX_NAMES`], and a marker where there are more.
     fn names(&mut self, key: &'static str, names: &[Arc<str>]) {
         if names.is_empty() {
             return;
         }
         self.key(key);
         let mut before = b'[';
-        for one in names.iter().take(MAX_POLICIES) {
+        for one in names.iter().take(MAX_NAMES) {
             self.out.push(before);
             before = b',';
             name(one, MAX_NAME, self.out);
         }
-        if names.len() > MAX_POLICIES {
+        if names.len() > MAX_NAMES {
             self.out.push(b',');
             string(CUT, self.out);
         }

@@ -1,6 +1,6 @@
 //! [`Limited`]: why a call has to wait.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// The limits that a call is over.
 ///
@@ -65,5 +65,31 @@ impl Limited {
     /// Until such a call would be let through, if no other one comes first; `None` if it never will be.
     pub fn retry_after(&self) -> Option<Duration> {
         self.worst.retry_after
+    }
+
+    /// That in milliseconds, rounded up.
+    pub fn retry_after_ms(&self) -> Option<u64> {
+        let wait = self.retry_after()?.as_nanos().div_ceil(1_000_000);
+        Some(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Limited {
+    /// One sentence for the caller, with all names and the wait: some clients show nothing else.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exceeded { limit, kind, .. } = &self.worst;
+        match kind {
+            Kind::Rate(_) => write!(f, "too many calls for the limit `{limit}`")?,
+            Kind::Budget(_) => write!(f, "the budget `{limit}` is used up")?,
+            Kind::Hours => write!(f, "outside the hours of `{limit}`")?,
+        }
+        for (at, other) in self.others.iter().enumerate() {
+            let before = if at == 0 { " and over " } else { ", " };
+            write!(f, "{before}`{}`", other.limit)?;
+        }
+        match self.retry_after_ms() {
+            Some(wait) => write!(f, "; try again in {} s", wait.div_ceil(1_000)),
+            None => f.write_str("; trying again doesn't help"),
+        }
     }
 }

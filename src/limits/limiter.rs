@@ -97,9 +97,10 @@ impl Limiter {
 }
 
 impl Counted {
-    /// Whether there is any limit to take from.
-    pub fn is_empty(&self) -> bool {
-        self.hours.is_empty() && self.charges.is_empty()
+    /// Names of the limits that it meets.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let hours = self.hours.iter().map(|opening| &*opening.name);
+        hours.chain(self.charges.iter().map(|(counter, _)| &*counter.name))
     }
 
     /// Takes from every limit, or from none.

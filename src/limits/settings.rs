@@ -20,6 +20,18 @@ pub struct Limit {
     pub measure: Measure,
 }
 
+impl Limit {
+    /// Whether calls are not limited while a store can't be asked.
+    pub fn allows_on_store_failure(&self) -> bool {
+        match &self.measure {
+            Measure::Hours(_) => false,
+            Measure::Count(count) => {
+                count.sharing.is_some_and(|it| it.on_store_failure == OnStoreFailure::UnsafeAllow)
+            }
+        }
+    }
+}
+
 /// What a limit holds calls to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {

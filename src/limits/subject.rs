@@ -9,7 +9,7 @@ use super::{
     settings::{Count, Dimension},
 };
 use crate::{
-    identity::SpiffeId,
+    identity::{SpiffeId, SpiffeIdError},
     protocol::{Class, Method},
 };
 
@@ -80,6 +80,19 @@ pub enum Callers {
 }
 
 impl Callers {
+    /// A SPIFFE ID, or a prefix of IDs that ends in `/*`.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn parse(text: &str) -> Result<Self, SpiffeIdError> {
+        match text.strip_suffix('*') {
+            Some(prefix) if prefix.ends_with('/') => {
+                SpiffeId::parse(&format!("{prefix}any")).map(|_| Self::Below(prefix.into()))
+            }
+            Some(_) | None => SpiffeId::parse(text).map(Self::One),
+        }
+    }
+
     /// Whether it is one of them.
     pub fn include(&self, id: &SpiffeId) -> bool {
         match self {

@@ -30,7 +30,7 @@ use super::{
     varying::Varying,
     vocabulary::{Action, Vocabulary},
 };
-use crate::identity::Principal;
+use crate::identity::{Principal, SpiffeId};
 use crate::protocol::{
     Class, Era, Method, Protocol, Target, json,
     method::{Governs, ListOf, METHODS, Rule},
@@ -131,6 +131,11 @@ impl Policies {
     ) -> Option<grants::Delegation> {
         let id = &principal.id;
         self.delegation.of(id.as_str(), self.world.tenant(id), server, target)
+    }
+
+    /// The tenant that a caller's ID tells.
+    pub fn tenant<'a>(&'a self, caller: &'a SpiffeId) -> Option<&'a str> {
+        self.world.tenant(caller)
     }
 
     /// Judges one call on one target, or one request of a server to a caller.

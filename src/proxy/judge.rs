@@ -10,6 +10,7 @@ use crate::{
     governance::{Facts, Owned, Owner, Permit, Refusal, Request},
     identity::Principal,
     ledger::Event,
+    limits::Taken,
     protocol::{self, Call, SessionId, method::Governs},
     state::{BindError, Kind, Unavailable},
     upstream::push_url::{self, PushTargets},
@@ -200,7 +201,12 @@ impl Proxy {
 
     /// No entry, no forward: what may change state is on disk before the upstream hears of it, and
     /// nothing is forwarded whose closing entry could not be kept.
-    pub(super) async fn write_intent(&self, exchange: &mut Exchange) -> Result<(), Denial> {
+    /// What it takes of limits was taken before.
+    pub(super) async fn write_intent(
+        &self,
+        exchange: &mut Exchange,
+        _taken: Taken,
+    ) -> Result<(), Denial> {
         let Some(permit) = &exchange.permit else { return Err(Denial::LedgerUnavailable) };
         let changes = permit.class().may_change_state();
         let ledger = &self.shared.record.ledger;

@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     denial::{Denial, Row},
+    limits::Limited,
     protocol::{Call, Era, Id, Kind, Protocol, mcp},
 };
 
 mod agent;
+mod limited;
 
 /// Has data of its own by MCP 2026-07-28 `basic/versioning`.
 const UNSUPPORTED_VERSION: i32 = -32022;
@@ -68,6 +70,10 @@ struct Data<'a> {
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     supported: Option<&'static [&'static str]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,6 +126,9 @@ pub(super) fn render(
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         _ => {}
+    }
+    if let Denial::Limited(limited) = denial {
+        limited::add_headers(limited, &mut headers);
     }
     let body = match binding {
         Binding::Mcp => body(denial, row, answer_id(denial, call), decision_id),
@@ -217,6 +226,7 @@ fn answer_id<'a>(denial: &'a Denial, call: Option<&'a Call>) -> Option<&'a RawVa
 
 fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> Bytes {
     let limit = if let Denial::TooLarge { limit } = denial { Some(*limit) } else { None };
+    let limited = if let Denial::Limited(limited) = denial { Some(&**limited) } else { None };
     let unsupported = row.code == UNSUPPORTED_VERSION;
     let requested =
         if let Denial::Undecodable(error) = denial { error.requested.as_deref() } else { None };
@@ -232,6 +242,8 @@ fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> 
                 decision_id: &decision_id,
                 retryable: row.retryable,
                 limit,
+                retry_after_ms: limited.and_then(Limited::retry_after_ms),
+                limits: limited.map(|it| it.exceeded().map(|one| &*one.limit).collect()),
                 supported: unsupported.then_some(mcp::MODERN_VERSIONS),
                 requested: requested.filter(|_| unsupported),
             },

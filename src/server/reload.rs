@@ -134,6 +134,9 @@ async fn follow_health(
             shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
         }
         readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
+        for (limit, keys) in shared.limiter.keys() {
+            shared.record.metrics.set_limit_keys(limit, keys);
+        }
         shared.record.metrics.set_bodies_in_flight(shared.budget.used());
         let ledger = shared.record.ledger.status();
         let writable = shared.record.ledger.admits(true).is_ok();

@@ -5,6 +5,7 @@ mod bindings;
 mod command;
 mod delegation;
 mod listeners;
+mod rate_limits;
 mod spiffe;
 mod token_exchange;
 mod upstreams;
@@ -69,6 +70,15 @@ pub(super) fn config(
         None => Some(state::Settings::Memory),
         Some(it) => reader.state(it, &root.key("state")),
     };
+    let offered = rate_limits::Offered {
+        redis: written.pointer("/state/redis").is_some(),
+        tenants: written
+            .pointer("/policy/pathTemplate")
+            .and_then(Value::as_str)
+            .is_some_and(|template| template.split('/').any(|segment| segment == "{tenant}")),
+        runs: written.get("delegation").is_some(),
+    };
+    let rate_limits = reader.rate_limits(document.rate_limits, offered, &root.key("rateLimits"));
     let limits = reader.limits(&document.limits, &root.key("limits"));
     let grace = std::env::var_os(GRACE);
     let drain = reader.drain(document.drain.as_ref(), grace.as_deref(), &root.key("drain"));
@@ -83,6 +93,7 @@ pub(super) fn config(
         ledger: ledger?,
         state: state?,
         admin: admin?,
+        rate_limits: rate_limits?,
         limits: limits?,
         drain: drain?,
         telemetry,

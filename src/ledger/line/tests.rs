@@ -47,6 +47,7 @@ fn entries() -> impl Strategy<Value = Entry> {
             (entry.mode, entry.decision) = (Mode::Shadow, Decision::Permit);
             (entry.era, entry.class, entry.stage) = (Some("modern"), Some("write"), Some("policy"));
             (entry.status, entry.would_deny) = (Some("ok"), Some("policy_denied"));
+            entry.limits = vec![Arc::clone(&entry.peer)];
             entry.peer_denied = Some("delegation_denied".into());
             entry.behalf = Some(Box::new(Behalf {
                 link: Some("handle"),

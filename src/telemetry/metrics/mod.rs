@@ -48,6 +48,8 @@ pub struct Metrics {
     server_replies: IntCounterVec,
     withheld: IntCounterVec,
     token_exchanges: IntCounterVec,
+    limits: IntCounterVec,
+    limit_keys: IntGaugeVec,
     identity_state: IntGaugeVec,
     svid_remaining: Gauge,
     /// End of the SVID's validity in Unix seconds; 0 without one.
@@ -130,6 +132,18 @@ impl Metrics {
                 "lictor_token_exchanges_total",
                 "Requests to a token service for a token on behalf of a user, by what came of them.",
                 &["upstream", "outcome"],
+            ),
+            limits: counters(
+                &registry,
+                "lictor_limits_total",
+                "Calls that met a limit, by what it said.",
+                &["limit", "outcome"],
+            ),
+            limit_keys: gauges(
+                &registry,
+                "lictor_limit_keys",
+                "Callers, tools or whatever else a limit counts apart, that are in memory.",
+                &["limit"],
             ),
             identity_state: gauges(
                 &registry,
@@ -240,6 +254,18 @@ impl Metrics {
     /// Counts a request to the token service of an upstream.
     pub fn token_exchange(&self, upstream: &str, outcome: &'static str) {
         self.token_exchanges.with_label_values(&[upstream, outcome]).inc();
+    }
+
+    /// Counts a call that met a limit, which let it pass (`taken`), refused it (`refused`) or would have
+    /// (`shadow`); `limit` is a name from the configuration.
+    pub fn limit(&self, limit: &str, outcome: &'static str) {
+        self.limits.with_label_values(&[limit, outcome]).inc();
+    }
+
+    /// Tells how many keys of a limit are in memory.
+    pub fn set_limit_keys(&self, limit: &str, keys: usize) {
+        let keys = i64::try_from(keys).unwrap_or(i64::MAX);
+        self.limit_keys.with_label_values(&[limit]).set(keys);
     }
 
     /// Tells the state of Lictor's own identity (`starting`, `ready`, `stale`, `expired` or

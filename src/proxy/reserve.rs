@@ -1,0 +1,118 @@
+//! What a permitted call takes of limits, before anybody hears of it.
+//!
+//! A call that was denied takes nothing. One that is over a limit takes nothing of the others either, and is refused;
+//! on a route in shadow mode it goes on and is counted as what it would have been refused for. What is taken stays
+//! taken when a later step ends the call: whoever fails often is to wait as well.
+//!
+//! Only what is asked is counted. Notifications, answers to a server's requests, streams that listen and ends of
+//! sessions are not, for there is no way to tell a client to send them later, and neither is what holds a
+//! connection together (`initialize`, `ping` …), without which clients give up.
+
+use std::sync::Arc;
+
+use super::{Proxy, Read};
+use crate::{
+    delegation::Hop,
+    denial::Denial,
+    exchange::Exchange,
+    limits::{Counted, Limited, Now, Outcome, Shortage, Subject, Taken, Touched, Untaken},
+    protocol::{Class, Kind, Target},
+};
+
+/// How often the store is asked for one call: others may take what came of it.
+const ROUNDS: usize = 3;
+
+impl Proxy {
+    /// Takes from all limits that the call meets, or from none.
+    pub(super) async fn reserve(
+        &self,
+        exchange: &mut Exchange,
+        read: &Read,
+    ) -> Result<Taken, Denial> {
+        let counted = self.counted(exchange, read)?;
+        let metrics = &self.shared.record.metrics;
+        let limited = match self.take(&counted).await {
+            Ok(taken) => {
+                counted.names().for_each(|limit| metrics.limit(limit, "taken"));
+                return Ok(taken);
+            }
+            Err(limited) => Arc::new(limited),
+        };
+        let shadow = exchange.taken.as_ref().is_some_and(|taken| taken.shadow);
+        let outcome = if shadow { "shadow" } else { "refused" };
+        limited.exceeded().for_each(|one| metrics.limit(&one.limit, outcome));
+        exchange.over = Some(Arc::clone(&limited));
+        if shadow {
+            return Ok(Taken::unenforced(&limited));
+        }
+        exchange.stage = Some("limits");
+        Err(Denial::Limited(limited))
+    }
+
+    async fn take(&self, counted: &Counted) -> Result<Taken, Limited> {
+        let clock = self.shared.record.clock;
+        let mut round = 0;
+        loop {
+            let now = Now { instant: clock.instant(), unix: clock.unix() };
+            let shortages = match counted.take(now) {
+                Ok(taken) => return Ok(taken),
+                Err(Untaken::Limited(limited)) => return Err(limited),
+                Err(Untaken::Short(shortages)) => shortages,
+            };
+            round += 1;
+            for shortage in &shortages {
+                let outcome =
+                    if round > ROUNDS { Outcome::Unavailable } else { self.lease(shortage).await };
+                shortage.feed(outcome, clock.instant());
+            }
+        }
+    }
+
+    /// Asks the store that replicas share.
+    async fn lease(&self, _shortage: &Shortage) -> Outcome {
+        Outcome::Unavailable
+    }
+
+    fn counted(&self, exchange: &Exchange, read: &Read) -> Result<Counted, Denial> {
+        let (Some(call), Some(principal), Some(permit), Some(served)) =
+            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
+        else {
+            return Err(Denial::NoRoute);
+        };
+        match call.kind {
+            Kind::Request(_) | Kind::Operation => {}
+            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End => {
+                return Ok(Counted::default());
+            }
+        }
+        // The chain judges targets in their order. What it didn't come to, in shadow mode, is of the widest class.
+        let classes = permit.decisions().iter().map(|decision| decision.class);
+        let targets = call.targets.iter().zip(classes.chain(std::iter::repeat(Class::Execute)));
+        let targets: Vec<_> =
+            targets.map(|(target, class)| Touched { class, tool: tool(target) }).collect();
+        let chains = exchange.behalf.chains().iter();
+        let runs: Vec<_> = chains.filter_map(|chain| chain.hops().last()).map(Hop::run).collect();
+        let policies = self.shared.policies.load();
+        Ok(self.shared.limiter.count(&Subject {
+            principal: &principal.id,
+            tenant: policies.tenant(&principal.id),
+            runs: &runs,
+            method: &call.method,
+            upstream: &served.server,
+            listener: &self.name,
+            targets: &targets,
+        }))
+    }
+}
+
+fn tool(target: &Target) -> Option<&str> {
+    match target {
+        Target::Tool(name) => Some(name),
+        Target::Server
+        | Target::Prompt(_)
+        | Target::Resource(_)
+        | Target::Template(_)
+        | Target::Task(_)
+        | Target::Caller => None,
+    }
+}
