@@ -6,7 +6,7 @@
 //! plain HTTP status with the same body. There is no wildcard over [`Denial`] anywhere: a new reason has
 //! to say what it answers.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{
     delegation::{ChainError, Objection},
@@ -89,6 +89,16 @@ pub enum Denial {
     NotReady,
     /// Lictor is shutting down.
     Draining,
+    /// The upstream has failed too often lately; nothing was sent.
+    BreakerOpen {
+        /// When it is tried again.
+        retry_after: Duration,
+    },
+    /// The upstream, or the caller at this upstream, has as many calls as may be; nothing was sent.
+    UpstreamBusy {
+        /// When there may be room.
+        retry_after: Duration,
+    },
     /// The upstream could not be reached; no byte of the call was sent.
     UpstreamUnreachable,
     /// The upstream broke off after the call was sent; whether it ran is unknown.
@@ -165,11 +175,24 @@ impl Denial {
             Self::StateUnavailable => retryable(row(503, 5035, "state_unavailable")),
             Self::NotReady => retryable(row(503, 5032, "not_ready")),
             Self::Draining => closing(retryable(row(503, 5033, "draining"))),
+            Self::BreakerOpen { .. } => retryable(row(200, 5037, "breaker_open")),
+            Self::UpstreamBusy { .. } => retryable(row(200, 5038, "upstream_busy")),
             Self::UpstreamUnreachable => retryable(row(502, 5020, "upstream_unreachable")),
             Self::UpstreamFailed => row(502, 5021, "upstream_failed"),
             Self::UpstreamUnreadable => row(502, 5022, "upstream_unreadable"),
             Self::Undeliverable => row(502, 5023, "answer_undeliverable"),
             Self::UpstreamTimeout => row(504, 5040, "upstream_timeout"),
+        }
+    }
+
+    /// When the same call may succeed, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Self::BreakerOpen { retry_after } | Self::UpstreamBusy { retry_after } = self {
+            Some(*retry_after)
+        } else if let Self::Limited(limited) = self {
+            limited.retry_after()
+        } else {
+            None
         }
     }
 
@@ -223,6 +246,12 @@ impl Denial {
             Self::LedgerUnavailable => "the call can't be recorded now; try again shortly".into(),
             Self::NotReady => "the proxy has no valid identity yet; try again shortly".into(),
             Self::Draining => "the proxy is shutting down; connect again".into(),
+            Self::BreakerOpen { .. } => {
+                "the upstream has failed too often and is left alone; nothing was sent".into()
+            }
+            Self::UpstreamBusy { .. } => {
+                "too many calls are under way at this upstream; nothing was sent".into()
+            }
             Self::UpstreamUnreachable => "the upstream can't be reached; nothing was sent".into(),
             Self::UpstreamFailed => {
                 "the upstream broke off; whether the call ran is unknown".into()

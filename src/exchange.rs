@@ -26,7 +26,7 @@ use crate::{
     ledger::{self, Decision, Entry, Event, Ledger, Mode},
     limits::Limited,
     policy,
-    protocol::{Call, Protocol, Target},
+    protocol::{Call, Protocol},
     telemetry::{
         Clock, Metrics,
         metrics::{Calls, Finished, Verdict},
@@ -99,6 +99,7 @@ pub struct Exchange {
     direction: &'static str,
     started: Instant,
     read_at: Option<Instant>,
+    forwarded_at: Option<Instant>,
     /// The call's span, for logs.
     pub span: Span,
     /// Unique and sortable by time (UUIDv7, RFC 9562); also the decision id that callers are told.
@@ -189,6 +190,7 @@ impl Exchange {
             id,
             started: record.clock.instant(),
             read_at: None,
+            forwarded_at: None,
             record: Arc::clone(record),
             listener: Arc::clone(listener),
             direction,
@@ -221,10 +223,16 @@ impl Exchange {
     /// The call is handed to the upstream now; its bytes are no longer needed here.
     pub fn forward(&mut self) -> Bytes {
         let now = self.record.clock.instant();
+        self.forwarded_at = Some(now);
         let own = self.read_at.map(|read| now.saturating_duration_since(read));
         let waited = self.intent_wait + self.token_wait;
         self.own_time = own.unwrap_or_default().saturating_sub(waited);
         self.call.as_mut().map(|call| std::mem::take(&mut call.body)).unwrap_or_default()
+    }
+
+    /// When that was.
+    pub fn forwarded(&self) -> Option<Instant> {
+        self.forwarded_at
     }
 
     /// The caller's SPIFFE ID, for logs.
@@ -332,15 +340,7 @@ impl Exchange {
     }
 
     fn tool(&self) -> Option<&str> {
-        self.call.as_ref()?.targets.iter().find_map(|target| match target {
-            Target::Tool(name) => Some(&**name),
-            Target::Server
-            | Target::Prompt(_)
-            | Target::Resource(_)
-            | Target::Template(_)
-            | Target::Task(_)
-            | Target::Caller => None,
-        })
+        self.call.as_ref()?.tool()
     }
 
     fn elapsed(&self) -> Duration {

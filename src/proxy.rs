@@ -8,6 +8,7 @@
 //! | head | `head`, `origin`, [`crate::listener`] | principal, route |
 //! | body | `body`, [`crate::protocol`], `behalf` | digest, call, by whose authority |
 //! | judge | [`crate::governance`] | permit |
+//! | admit | [`crate::upstream`] | – |
 //! | reserve | [`crate::limits`] | what it is over, where that only counts |
 //! | user's token | `user_token`, [`crate::upstream`] | – |
 //! | delegate | `behalf`, [`crate::delegation`] | – |
@@ -16,10 +17,11 @@
 //! | answer | `relay`, [`crate::response`] | what was delivered |
 //! | close | [`Exchange`]'s `Drop` | – |
 //!
-//! INVARIANT: the upstream hears of a call only through [`Upstream::open`], which takes the
-//! [`Permit`](crate::governance::Permit) that only the end of the governance chain can make, and the bytes
-//! it sends are those that were judged.
+//! INVARIANT: the upstream hears of a call only through [`Upstream::open`], which takes the [`Ticket`] that
+//! [`Upstream::admit`] gives for the [`Permit`](crate::governance::Permit) that only the end of the governance
+//! chain can make, and the bytes it sends are those that were judged.
 
+mod admit;
 mod agent;
 mod answer;
 mod answered;
@@ -82,7 +84,7 @@ use crate::{
     response::agent_card::Publisher,
     state::Owners,
     telemetry::metrics::Calls,
-    upstream::{OnBehalf, Upstream},
+    upstream::{OnBehalf, Ticket, Upstream},
 };
 
 /// What every listener shares.
@@ -147,6 +149,8 @@ struct Read {
     peer: Option<Arc<Peer>>,
     /// Whose the things are that the call names, as it was judged.
     owned: Owned,
+    /// The right to send it, until it is used.
+    ticket: Option<Ticket>,
     /// For whom it goes out; known once it was judged.
     on_behalf: Option<OnBehalf>,
     /// An inbound call, as long as it is live.
@@ -249,12 +253,13 @@ impl Proxy {
         }
         let mut read = self.read(session, exchange, way).await?;
         self.judge(exchange, &mut read).await?;
+        self.admit(session, exchange, &mut read).await?;
         let taken = self.reserve(exchange, &read).await?;
         self.exchange_user_token(session, exchange, &mut read).await?;
         self.delegate(session, exchange, &mut read)?;
         self.write_intent(exchange, taken).await?;
         if exchange.call.as_ref().is_some_and(card::is_card) {
-            return self.card(session, exchange, &read).await;
+            return self.card(session, exchange, &mut read).await;
         }
         let answer = self.forward(session, exchange, &mut read).await?;
         self.answer(session, exchange, &read, answer).await

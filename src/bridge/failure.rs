@@ -51,9 +51,13 @@ impl Failure {
         let (code, kind, retryable) = match self {
             Self::Upstream(upstream::Error::NoIdentity) => (5032, "not_ready", true),
             Self::Upstream(upstream::Error::Unreachable(_)) => (5020, "upstream_unreachable", true),
-            // The last two are of processes, which nothing is sent to from here.
+            // Nothing here has the time limit of the second, and the last two are of processes, which
+            // nothing is sent to.
             Self::Upstream(
-                upstream::Error::Failed(_) | upstream::Error::Full | upstream::Error::Silent,
+                upstream::Error::Failed(_)
+                | upstream::Error::Late
+                | upstream::Error::Full
+                | upstream::Error::Silent,
             )
             | Self::Ended => (5021, "upstream_failed", false),
             Self::Status(status, _) => (

@@ -12,16 +12,18 @@ use serde::Deserialize;
 
 use super::units::{Size, Span};
 
+mod admission;
 mod agent;
 mod listener;
 mod rate_limit;
 mod upstream;
 
+pub(super) use admission::{Breaker, Bulkhead};
 pub(super) use agent::{AgentCard, PushNotifications, Sign};
 pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Tls};
 pub(super) use rate_limit::{Class, Day, Dimension, Hours, OnStoreFailure, RateLimit, When};
 pub(super) use upstream::{
-    Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream,
+    Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream, UpstreamTimeouts,
 };
 
 pub(super) use delegation::{Delegation, Mode as DelegationMode, Origin, Pair};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::{Id, Method, a2a, json};
+use super::{Id, Method, a2a, json, method::operation};
 
 /// The protocols that are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -264,6 +264,25 @@ impl Call {
     /// Whether the answer may open a legacy session.
     pub fn opens_session(&self) -> bool {
         self.era == Era::Legacy && self.method.name() == "initialize"
+    }
+
+    /// The tool that it calls.
+    pub fn tool(&self) -> Option<&str> {
+        self.targets.iter().find_map(|target| match target {
+            Target::Tool(name) => Some(&**name),
+            Target::Server
+            | Target::Prompt(_)
+            | Target::Resource(_)
+            | Target::Template(_)
+            | Target::Task(_)
+            | Target::Caller => None,
+        })
+    }
+
+    /// Whether it only listens to what happens elsewhere, on a stream that may stay open for days.
+    pub fn follows(&self) -> bool {
+        let follows = [operation::SUBSCRIBE.action, "subscriptions/listen"];
+        matches!(self.kind, Kind::Stream) || follows.contains(&self.method.action())
     }
 
     /// What the caller goes on with when a server answers this call with such a `requestState`.

@@ -92,8 +92,11 @@ impl Proxy {
         if !is_plain(&head.headers) || (desk && shape != Shape::Events) {
             return Err(Denial::UpstreamUnreadable.into());
         }
+        let timeouts = served.upstream.settings().timeouts;
         let patience = Patience {
-            idle: served.upstream.settings().idle_timeout,
+            idle: timeouts.idle,
+            until: exchange.forwarded().and_then(|at| at.checked_add(timeouts.call)),
+            stream_idle: timeouts.stream_idle,
             keep_alive: self.settings.keep_alive,
             stall: self.settings.stall_timeout,
         };
@@ -201,6 +204,7 @@ impl Proxy {
             decision_id: exchange.id,
             delivered: &mut exchange.delivered,
             spoke: self.shared.record.clock.instant(),
+            heard: self.shared.record.clock.instant(),
         };
         exchange.end = Some(relay.run(sight).await);
         Ok(())

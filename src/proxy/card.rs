@@ -32,13 +32,13 @@ impl Proxy {
         &self,
         session: &mut ServerSession,
         exchange: &mut Exchange,
-        read: &Read,
+        read: &mut Read,
     ) -> Result<(), Halt> {
-        let Some(permit) = &exchange.permit else { return Err(Denial::NoRoute.into()) };
+        let Some(ticket) = read.ticket.take() else { return Err(Denial::NoRoute.into()) };
         let served = &read.served;
         let publisher = served.card.as_ref().ok_or(Denial::NoRoute)?;
         let upstream = &*served.server;
-        let card = served.upstream.card(permit).await.map_err(|error| {
+        let card = served.upstream.card(ticket).await.map_err(|error| {
             tracing::warn!(decision = %exchange.id, upstream, %error, "no agent card");
             match error {
                 CardError::Missing | CardError::NoAgent => Denial::NoRoute,

@@ -3,7 +3,6 @@
 use std::{error::Error, pin::pin};
 
 use pingora::protocols::http::ServerSession;
-use tokio::time::sleep;
 
 use super::{Halt, Proxy, Read, behalf, caller, drain::Phase, headers};
 use crate::{
@@ -22,8 +21,8 @@ impl Proxy {
         read: &mut Read,
     ) -> Result<Answer, Halt> {
         let body = exchange.forward();
-        let (Some(call), Some(principal), Some(permit)) =
-            (&exchange.call, &exchange.principal, &exchange.permit)
+        let (Some(call), Some(principal), Some(ticket)) =
+            (&exchange.call, &exchange.principal, read.ticket.take())
         else {
             return Err(Denial::NoRoute.into());
         };
@@ -42,8 +41,7 @@ impl Proxy {
         };
         let at = rest.as_ref().or_else(|| read.leg.endpoint());
         let head = on_behalf.head(parts);
-        let mut opening = pin!(served.upstream.open(permit, principal, call, at, head, body));
-        let mut late = pin!(sleep(served.upstream.settings().first_byte_timeout));
+        let mut opening = pin!(served.upstream.open(ticket, principal, call, at, head, body));
         let mut phase = self.shared.drain.watch();
         let mut watching = true;
         let answer = loop {
@@ -52,7 +50,6 @@ impl Proxy {
                 gone = caller::gone(session, &mut watching) => if gone {
                     return Err(Halt::Caller(End::CallerGone));
                 },
-                () = &mut late => return Err(Denial::UpstreamTimeout.into()),
                 _ = phase.wait_for(|phase| *phase == Phase::Ending) => {
                     return Err(Denial::Draining.into());
                 }
@@ -67,7 +64,7 @@ impl Proxy {
                 upstream::Error::NoIdentity => Denial::NotReady,
                 upstream::Error::Unreachable(_) => Denial::UpstreamUnreachable,
                 upstream::Error::Full => Denial::TooManySessions,
-                upstream::Error::Silent => Denial::UpstreamTimeout,
+                upstream::Error::Silent | upstream::Error::Late => Denial::UpstreamTimeout,
                 upstream::Error::Failed(_) => Denial::UpstreamFailed,
             }
         })?)

@@ -75,7 +75,8 @@ impl Proxy {
         let (owned, reservation) = (Owned::default(), Some(reservation));
         let (on_behalf, live, hop) = (None, None, None);
         let served = Arc::clone(served);
-        Ok(Read { served, leg, peer, owned, on_behalf, live, hop, reservation })
+        let ticket = None;
+        Ok(Read { served, leg, peer, owned, ticket, on_behalf, live, hop, reservation })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

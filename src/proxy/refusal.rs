@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     denial::{Denial, Row},
-    limits::Limited,
     protocol::{Call, Era, Id, Kind, Protocol, mcp},
 };
 
@@ -69,9 +68,9 @@ struct Data<'a> {
     decision_id: &'a Uuid,
     retryable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<Vec<&'a str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,13 +121,13 @@ pub(super) fn render(
             };
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
         }
-        503 => {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
         _ => {}
     }
     if let Denial::Limited(limited) = denial {
         limited::add_headers(limited, &mut headers);
+    }
+    if let Some(seconds) = retry_after(denial, status) {
+        headers.insert(header::RETRY_AFTER, seconds.into());
     }
     let body = match binding {
         Binding::Mcp => body(denial, row, answer_id(denial, call), decision_id),
@@ -188,6 +187,20 @@ pub(super) fn last_event(denial: &Denial, call: &Call, decision_id: Uuid) -> Byt
     }
 }
 
+/// `Retry-After`, in whole seconds (RFC 9110 §10.2.3): not before what is known, and soon where nothing is.
+fn retry_after(denial: &Denial, status: u16) -> Option<u64> {
+    match denial.retry_after() {
+        Some(time) => Some(time.as_secs() + u64::from(time.subsec_nanos() > 0)),
+        None => (status == 503).then_some(1),
+    }
+}
+
+/// The same in the message, since SDKs don't show headers.
+fn retry_after_ms(denial: &Denial) -> Option<u64> {
+    let time = denial.retry_after()?;
+    Some(u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
+}
+
 /// The status by which a REST client knows a refusal: there is nothing else that it reads it by.
 fn rest_status(row: Row) -> u16 {
     match (row.status, row.code) {
@@ -199,9 +212,10 @@ fn rest_status(row: Row) -> u16 {
 
 fn status(row: Row, call: Option<&Call>, refusals: Refusals) -> u16 {
     // A JSON-RPC error on 200 needs a request to answer. A refused stream or end of session is 405, the
-    // one status that clients take for "not offered" (MCP 2025-11-25 transports).
+    // one status that clients take for "not offered" (MCP 2025-11-25 transports), unless it is later.
     let positive = u16::try_from(row.code / 10).ok();
     match (row.status, call.map(|call| &call.kind)) {
+        (200, Some(Kind::Stream | Kind::End)) if row.retryable => positive.unwrap_or(503),
         (200, Some(Kind::Stream | Kind::End)) => 405,
         (200, Some(Kind::Notification | Kind::Response(_))) => positive.unwrap_or(404),
         (200, _) if refusals == Refusals::HttpStatus => positive.unwrap_or(404),
@@ -241,8 +255,8 @@ fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> 
                 kind: row.kind,
                 decision_id: &decision_id,
                 retryable: row.retryable,
+                retry_after_ms: retry_after_ms(denial),
                 limit,
-                retry_after_ms: limited.and_then(Limited::retry_after_ms),
                 limits: limited.map(|it| it.exceeded().map(|one| &*one.limit).collect()),
                 supported: unsupported.then_some(mcp::MODERN_VERSIONS),
                 requested: requested.filter(|_| unsupported),

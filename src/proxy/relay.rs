@@ -8,7 +8,7 @@
 //! A broken document is cut, which its framing shows.
 
 use std::{
-    future::pending,
+    future::{pending, ready},
     pin::pin,
     time::{Duration, Instant},
 };
@@ -81,6 +81,10 @@ impl Sight<'_> {
 pub(super) struct Patience {
     /// Longest silence of the upstream inside a document.
     pub(super) idle: Duration,
+    /// When a document has to have come to its end.
+    pub(super) until: Option<Instant>,
+    /// Longest silence of the upstream inside an event stream, if there is a limit.
+    pub(super) stream_idle: Option<Duration>,
     /// Silence of an event stream after which a comment keeps it alive.
     pub(super) keep_alive: Duration,
     /// Longest time for one write to the caller.
@@ -110,6 +114,8 @@ pub(super) struct Relay<'a> {
     pub(super) delivered: &'a mut Delivered,
     /// When the caller last heard something.
     pub(super) spoke: Instant,
+    /// When the upstream was last heard.
+    pub(super) heard: Instant,
 }
 
 /// Why a relay ends before its time.
@@ -160,8 +166,9 @@ impl Relay<'_> {
             // Looking at the identity must not start the wait anew, nor the clocks in it.
             let open = self.desk.as_ref().and_then(Desk::open);
             let next = {
+                let (session, body) = (&mut *self.session, &mut self.body);
                 let mut next =
-                    pin!(next(self.session, &mut self.body, shape, self.patience, &mut watching));
+                    pin!(next(session, body, shape, self.patience, self.heard, &mut watching));
                 loop {
                     // What ends the answer comes first: a stream that is always ready would win for ever.
                     tokio::select! { biased;
@@ -177,7 +184,10 @@ impl Relay<'_> {
                 }
             };
             let step = match next {
-                Next::Part(bytes) => self.part(&mut sight, bytes).await,
+                Next::Part(bytes) => {
+                    self.heard = Clock.instant();
+                    self.part(&mut sight, bytes).await
+                }
                 Next::Told(event) => self.write(event, false).await.map_err(Stop::End),
                 Next::KeepAlive => self.keep_alive().await,
                 Next::Finished => {
@@ -362,24 +372,50 @@ async fn next(
     body: &mut Body,
     shape: Shape,
     patience: Patience,
+    heard: Instant,
     watching: &mut bool,
 ) -> Next {
-    let silence = match shape {
-        Shape::Document => patience.idle,
-        Shape::Events => patience.keep_alive,
-    };
+    let (silence, over) = patience.at(shape, heard, Clock.instant());
     loop {
         tokio::select! { biased;
+            // An upstream that always has more would win for ever.
+            () = ready(()), if silence.is_zero() => {}
             part = body.frame() => return match part {
                 Some(Ok(bytes)) => Next::Part(bytes),
                 Some(Err(_)) => Next::Broken(Denial::UpstreamFailed),
                 None => Next::Finished,
             },
-            gone = caller::gone(session, watching) => if gone { return Next::Gone },
-            () = sleep(silence) => match shape {
-                Shape::Document => return Next::Broken(Denial::UpstreamTimeout),
-                Shape::Events => return Next::KeepAlive,
+            gone = caller::gone(session, watching) => match gone {
+                true => return Next::Gone,
+                false => continue,
             },
+            () = sleep(silence) => {}
+        }
+        if !over {
+            return Next::KeepAlive;
+        }
+        body.give_up();
+        return Next::Broken(Denial::UpstreamTimeout);
+    }
+}
+
+impl Patience {
+    /// How long the upstream may be silent at `now`, and whether the answer is over then; a sign of life is due
+    /// otherwise.
+    fn at(&self, shape: Shape, heard: Instant, now: Instant) -> (Duration, bool) {
+        match shape {
+            Shape::Document => {
+                let left = self.until.map(|until| until.saturating_duration_since(now));
+                (left.map_or(self.idle, |left| left.min(self.idle)), true)
+            }
+            Shape::Events => {
+                let silent = now.saturating_duration_since(heard);
+                let left = self.stream_idle.map(|longest| longest.saturating_sub(silent));
+                match left {
+                    Some(left) if left <= self.keep_alive => (left, true),
+                    Some(_) | None => (self.keep_alive, false),
+                }
+            }
         }
     }
 }
@@ -405,10 +441,11 @@ pub(super) async fn collect(
     let mut watching = true;
     let mut ready = Ready::default();
     let mut held = 0;
+    let heard = Clock.instant();
     loop {
         let next = tokio::select! { biased;
             _ = phase.wait_for(|phase| *phase == Phase::Ending) => Next::Broken(Denial::Draining),
-            next = next(session, body, Shape::Document, *patience, &mut watching) => next,
+            next = next(session, body, Shape::Document, *patience, heard, &mut watching) => next,
         };
         match next {
             Next::Part(part) => {

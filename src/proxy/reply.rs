@@ -48,6 +48,7 @@ impl Back<'_> {
         let head = self.on_behalf.head(head);
         let at = self.open.as_ref().map(|open| open.endpoint.clone());
         let sending = self.served.upstream.open_beside(self.permit, caller, at, head, body);
+        let Ok(sending) = sending else { return untold(&asking, "breaker_open") };
         let ticket = self.proxy.shared.drain.enter();
         let record = Arc::clone(&self.occasion.record);
         let server = Arc::clone(&self.served.server);

@@ -74,8 +74,8 @@ impl Proxy {
     }
 
     fn counted(&self, exchange: &Exchange, read: &Read) -> Result<Counted, Denial> {
-        let (Some(call), Some(principal), Some(permit), Some(served)) =
-            (&exchange.call, &exchange.principal, &exchange.permit, self.routes.get(read.route))
+        let (Some(call), Some(principal), Some(permit)) =
+            (&exchange.call, &exchange.principal, &exchange.permit)
         else {
             return Err(Denial::NoRoute);
         };
@@ -98,7 +98,7 @@ impl Proxy {
             tenant: policies.tenant(&principal.id),
             runs: &runs,
             method: &call.method,
-            upstream: &served.server,
+            upstream: &read.served.server,
             listener: &self.name,
             targets: &targets,
         }))

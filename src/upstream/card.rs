@@ -21,7 +21,7 @@ use http::{
 use tokio::{sync::Mutex, time::timeout};
 use url::Url;
 
-use super::{Endpoint, Error, client};
+use super::{Endpoint, Error, Ticket, client};
 use crate::telemetry::Clock;
 
 /// Where cards are, since A2A 0.3 and before.
@@ -118,7 +118,12 @@ impl Cards {
     }
 
     /// The card, from memory while it may be used.
-    pub(super) async fn card(&self, client: &client::Upstream) -> Result<AgentCard, CardError> {
+    /// `ticket` is for the messages that it takes if it can't.
+    pub(super) async fn card(
+        &self,
+        client: &client::Upstream,
+        mut ticket: Ticket,
+    ) -> Result<AgentCard, CardError> {
         let mut known = self.known.lock().await;
         let now = Clock.instant();
         let old = match &*known {
@@ -129,8 +134,12 @@ impl Cards {
             Known::Card(kept) => Some(kept.clone()),
             Known::Nothing | Known::Failure(..) => None,
         };
-        let fetched = timeout(FETCH, self.fetch(client, old)).await;
-        match fetched.unwrap_or(Err(CardError::Late)) {
+        let fetched = timeout(FETCH, self.fetch(client, old, &mut ticket)).await;
+        let fetched = fetched.unwrap_or_else(|_| {
+            ticket.failed(&Error::Late);
+            Err(CardError::Late)
+        });
+        match fetched {
             Ok(kept) => {
                 let card = kept.card(Clock.instant());
                 *known = Known::Card(kept);
@@ -143,12 +152,17 @@ impl Cards {
         }
     }
 
-    async fn fetch(&self, client: &client::Upstream, old: Option<Kept>) -> Result<Kept, CardError> {
+    async fn fetch(
+        &self,
+        client: &client::Upstream,
+        old: Option<Kept>,
+        ticket: &mut Ticket,
+    ) -> Result<Kept, CardError> {
         let mut error = CardError::Missing;
         for (place, endpoint) in self.places.iter().enumerate() {
             let old = old.as_ref().filter(|old| old.place == place);
             let tag = old.and_then(|old| old.tag.clone());
-            let answer = ask(client, endpoint, tag).await?;
+            let answer = ask(client, endpoint, tag, ticket).await?;
             let since = Clock.instant();
             let headers = answer.headers();
             let age = lifetime(headers);
@@ -158,7 +172,7 @@ impl Cards {
                         return Err(CardError::Encoded);
                     }
                     let tag = headers.get(ETAG).cloned();
-                    let bytes = read(answer).await?;
+                    let bytes = read(answer, ticket).await?;
                     return Ok(Kept { bytes, tag, place, since, age });
                 }
                 (StatusCode::NOT_MODIFIED, Some(old)) if old.tag.is_some() => {
@@ -203,6 +217,7 @@ async fn ask(
     client: &client::Upstream,
     endpoint: &Endpoint,
     tag: Option<HeaderValue>,
+    ticket: &mut Ticket,
 ) -> Result<client::Answer, CardError> {
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::GET;
@@ -210,11 +225,22 @@ async fn ask(
     if let Some(tag) = tag {
         head.headers.insert(IF_NONE_MATCH, tag);
     }
-    let answer = client.send(Some(endpoint), head, Bytes::new()).await;
-    answer.map_err(|error| CardError::Unreachable(Arc::new(error)))
+    match client.send(Some(endpoint), head, Bytes::new()).await {
+        Ok(answer) => {
+            let (head, body) = answer.into_parts();
+            ticket.answered(&head, false);
+            Ok(http::Response::from_parts(head, body))
+        }
+        Err(error) => Err(unreachable(error, ticket)),
+    }
 }
 
-async fn read(answer: client::Answer) -> Result<Bytes, CardError> {
+fn unreachable(error: Error, ticket: &mut Ticket) -> CardError {
+    ticket.failed(&error);
+    CardError::Unreachable(Arc::new(error))
+}
+
+async fn read(answer: client::Answer, ticket: &mut Ticket) -> Result<Bytes, CardError> {
     let (head, mut body) = answer.into_parts();
     let length = head.headers.get(CONTENT_LENGTH).and_then(number);
     if length.is_some_and(|length| length > LONGEST as u64) {
@@ -222,7 +248,7 @@ async fn read(answer: client::Answer) -> Result<Bytes, CardError> {
     }
     let mut whole = BytesMut::new();
     while let Some(part) = body.frame().await {
-        let part = part.map_err(|error| CardError::Unreachable(Arc::new(error)))?;
+        let part = part.map_err(|error| unreachable(error, ticket))?;
         if whole.len() + part.len() > LONGEST {
             return Err(CardError::TooLong);
         }

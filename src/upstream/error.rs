@@ -52,6 +52,9 @@ pub enum Error {
     /// A process that was started said nothing in the time that it has for that.
     #[error("the upstream's process says nothing")]
     Silent,
+    /// The head of the answer didn't come in time. The call may have run.
+    #[error("the upstream didn't answer in time")]
+    Late,
     /// The upstream broke off, or what it sent can't be read. The call may have run.
     #[error("the upstream broke off")]
     Failed(#[source] BoxError),

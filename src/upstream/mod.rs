@@ -3,6 +3,9 @@
 //! Both kinds answer through one interface, so that the exchange loop doesn't know the difference: a head,
 //! and a body that arrives in parts. Where users' tokens are exchanged for an upstream, `token_exchange` does it.
 
+mod admission;
+mod breaker;
+mod bulkhead;
 mod card;
 mod client;
 mod connector;
@@ -23,6 +26,7 @@ mod unjudged;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use crate::{
     governance::Permit,
@@ -30,8 +34,12 @@ use crate::{
     protocol::{Call, a2a::Rest, mcp},
     telemetry::Metrics,
 };
+use admission::Gate;
+use settings::Processes;
 use token_exchange::TokenExchange;
 
+pub use admission::{BreakerReading, Reading, Reason, Refused, Ticket};
+pub use breaker::Phase;
 pub use card::{AgentCard, CardError};
 pub use endpoint::Endpoint;
 pub use error::{Error, SetupError};
@@ -46,6 +54,7 @@ pub use unjudged::Unjudged;
 #[derive(Debug)]
 pub struct Upstream {
     settings: Settings,
+    gate: Arc<Gate>,
     way: Way,
     token_exchange: Option<Arc<TokenExchange>>,
 }
@@ -62,7 +71,11 @@ pub type Answer = http::Response<Body>;
 /// The body of an answer. Dropping it before its end tells the server that nobody listens any more, in the
 /// way of its kind.
 #[derive(Debug)]
-pub struct Body(Arriving);
+pub struct Body {
+    arriving: Arriving,
+    /// None where nothing was judged.
+    ticket: Option<Ticket>,
+}
 
 #[derive(Debug)]
 enum Arriving {
@@ -92,7 +105,8 @@ impl Upstream {
             Some(exchange) => Some(TokenExchange::new(&settings.name, exchange, metrics)?),
             None => None,
         };
-        Ok(Arc::new(Self { settings, way, token_exchange }))
+        let gate = Gate::new(&settings, metrics);
+        Ok(Arc::new(Self { settings, gate, way, token_exchange }))
     }
 
     /// The settings it was made from.
@@ -130,37 +144,64 @@ impl Upstream {
         }
     }
 
-    /// Sends a permitted call of `principal`, and waits for the head of the answer.
+    /// Lets a permitted call of `principal` through, or says why it has to wait. Takes time only where a place
+    /// is waited for, at most [`settings::Bulkhead::queue_time`]. Dropping the future is fine.
+    pub async fn admit(
+        &self,
+        permit: &Permit,
+        principal: &Principal,
+        call: &Call,
+    ) -> Result<Ticket, Refused> {
+        self.gate.admit(permit.class(), principal.id.shared(), call).await
+    }
+
+    /// A ticket for a permitted call that goes out although [`Self::admit`] said no, which it may where
+    /// refusals are only recorded. It holds no place, and tells the breaker nothing.
+    pub fn admit_in_shadow(&self, _permit: &Permit, _refused: &Refused) -> Ticket {
+        self.gate.overrule()
+    }
+
+    /// Sends a call that was let through, and waits for the head of the answer.
     ///
     /// `head` and `body` are those of `call`; the head is freed of hop-by-hop headers, credentials and
     /// identity headers of the caller. Its method and headers are used; the target is that of the settings.
     ///
     /// Dropping the future drops the call: the connection is closed, the stream reset, or what waits for the
-    /// process's answer forgotten. There is no time limit but that of connecting, or of starting a process;
-    /// the caller races this against its own timers.
+    /// process's answer forgotten. It ends by itself with the time that a head may take.
     pub async fn open(
         &self,
-        _permit: &Permit,
+        mut ticket: Ticket,
         principal: &Principal,
         call: &Call,
         at: Option<&Endpoint>,
         Head(head): Head,
         body: Bytes,
     ) -> Result<Answer, Error> {
-        match &self.way {
-            Way::Http(http, _) => {
-                Ok(http.send(at, head, body).await?.map(|body| Body(Arriving::Http(body))))
-            }
-            Way::Stdio(bridge) => {
-                let owner = principal.id.as_str();
-                let answer = bridge.send(owner, call, &head.headers, body).await?;
-                Ok(answer.map(|body| Body(Arriving::Stdio(body))))
+        let sending = async {
+            Ok(match &self.way {
+                Way::Http(http, _) => http.send(at, head, body).await?.map(Arriving::Http),
+                Way::Stdio(bridge) => {
+                    let owner = principal.id.as_str();
+                    bridge.send(owner, call, &head.headers, body).await?.map(Arriving::Stdio)
+                }
+            })
+        };
+        let settings::Timeouts { first_byte, call: whole, .. } = self.settings.timeouts;
+        let sent = timeout(first_byte.min(whole), sending).await.unwrap_or(Err(Error::Late));
+        match sent {
+            Ok(answer) => Ok(self.answered(ticket, answer)),
+            // Some servers begin a stream with its first event, however late that is.
+            Err(Error::Late) if call.follows() => Err(Error::Late),
+            Err(error) => {
+                self.failed(&mut ticket, &error);
+                Err(error)
             }
         }
     }
 
     /// Sends a message that goes with a permitted call of `caller`, such as the answer to a request of the
-    /// server that came with the call's answer. As [`Self::open`], but the future can outlive the permit.
+    /// server that came with the call's answer. As [`Self::open`], but the future can outlive the permit,
+    /// and there is no time limit.
     pub fn open_beside(
         self: &Arc<Self>,
         _permit: &Permit,
@@ -168,22 +209,72 @@ impl Upstream {
         at: Option<Endpoint>,
         Head(head): Head,
         body: Bytes,
-    ) -> impl Future<Output = Result<Answer, Error>> + Send + use<> {
+    ) -> Result<impl Future<Output = Result<Answer, Error>> + Send + use<>, Refused> {
         let upstream = Arc::clone(self);
-        async move {
-            match &upstream.way {
-                Way::Http(http, _) => {
-                    let answer = http.send(at.as_ref(), head, body).await?;
-                    Ok(answer.map(|body| Body(Arriving::Http(body))))
-                }
-                Way::Stdio(bridge) => {
-                    let call = mcp::decode(&head.method, &head.headers, body.clone());
-                    let call = call.map_err(|error| Error::Failed(error.detail.into()))?;
-                    let answer = bridge.send(&caller, &call, &head.headers, body).await?;
-                    Ok(answer.map(|body| Body(Arriving::Stdio(body))))
+        let mut ticket = self.gate.admit_beside()?;
+        Ok(async move {
+            let sent = upstream.send_beside(&caller, at.as_ref(), head, body).await;
+            match sent {
+                Ok(answer) => Ok(upstream.answered(ticket, answer)),
+                Err(error) => {
+                    upstream.failed(&mut ticket, &error);
+                    Err(error)
                 }
             }
+        })
+    }
+
+    async fn send_beside(
+        &self,
+        caller: &str,
+        at: Option<&Endpoint>,
+        head: http::request::Parts,
+        body: Bytes,
+    ) -> Result<http::Response<Arriving>, Error> {
+        Ok(match &self.way {
+            Way::Http(http, _) => http.send(at, head, body).await?.map(Arriving::Http),
+            Way::Stdio(bridge) => {
+                let call = mcp::decode(&head.method, &head.headers, body.clone());
+                let call = call.map_err(|error| Error::Failed(error.detail.into()))?;
+                bridge.send(caller, &call, &head.headers, body).await?.map(Arriving::Stdio)
+            }
+        })
+    }
+
+    fn answered(&self, mut ticket: Ticket, answer: http::Response<Arriving>) -> Answer {
+        let (head, arriving) = answer.into_parts();
+        ticket.answered(&head, self.settings.identity().is_some());
+        http::Response::from_parts(head, Body { arriving, ticket: Some(ticket) })
+    }
+
+    /// Tells the breaker, unless it is one caller's process that failed.
+    fn failed(&self, ticket: &mut Ticket, error: &Error) {
+        let own = match &self.settings.server {
+            settings::Server::Http(_) => false,
+            settings::Server::Command(command) => match command.processes {
+                Processes::PerSession => true,
+                Processes::Shared => false,
+            },
+        };
+        match error {
+            Error::Failed(_) | Error::Late if own => {}
+            Error::NoIdentity
+            | Error::Unreachable(_)
+            | Error::Full
+            | Error::Silent
+            | Error::Late
+            | Error::Failed(_) => ticket.failed(error),
         }
+    }
+
+    /// How its breaker is doing, and how many places are taken.
+    pub fn admission(&self) -> Reading {
+        self.gate.reading()
+    }
+
+    /// Closes its breaker, and those of its tools.
+    pub fn reset_breaker(&self) {
+        self.gate.reset();
     }
 
     /// Where it takes messages, as it announced on a stream of its own; `None` if it names another origin, or
@@ -208,9 +299,9 @@ impl Upstream {
     ///
     /// # Errors
     /// If there is none, or none that may still be used.
-    pub async fn card(&self, _permit: &Permit) -> Result<AgentCard, CardError> {
+    pub async fn card(&self, ticket: Ticket) -> Result<AgentCard, CardError> {
         match &self.way {
-            Way::Http(http, cards) => cards.card(http).await,
+            Way::Http(http, cards) => cards.card(http, ticket).await,
             Way::Stdio(_) => Err(CardError::NoAgent),
         }
     }
@@ -235,9 +326,20 @@ impl Upstream {
 impl Body {
     /// The next piece of the body; `None` at its end. Trailers are dropped. Cancel-safe.
     pub async fn frame(&mut self) -> Option<Result<Bytes, Error>> {
-        match &mut self.0 {
+        let piece = match &mut self.arriving {
             Arriving::Http(body) => body.frame().await,
             Arriving::Stdio(body) => body.frame().await,
+        };
+        if let (Some(Err(error)), Some(ticket)) = (&piece, &mut self.ticket) {
+            ticket.failed(error);
+        }
+        piece
+    }
+
+    /// Takes note that the rest of it is too late to be waited for.
+    pub fn give_up(&mut self) {
+        if let Some(ticket) = &mut self.ticket {
+            ticket.failed(&Error::Late);
         }
     }
 }

@@ -21,13 +21,105 @@ pub struct Settings {
     /// How users' tokens are exchanged for tokens that it accepts. The configuration has it for servers over
     /// HTTP only.
     pub token_exchange: Option<TokenExchange>,
-    /// Time from the last byte sent to the head of the answer.
-    pub first_byte_timeout: Duration,
-    /// Longest silence inside a JSON answer. Event streams may be silent for longer.
-    pub idle_timeout: Duration,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+    /// When it is spared calls; never without it.
+    pub breaker: Option<Breaker>,
+    /// How many calls it has at once.
+    pub bulkhead: Bulkhead,
+}
+
+/// How long a server may take for its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the call to the head of its answer.
+    pub first_byte: Duration,
+    /// Longest silence inside a JSON answer.
+    pub idle: Duration,
+    /// From the call to the end of an answer that is no event stream.
+    pub call: Duration,
+    /// Longest silence inside an event stream; streams may be silent for ever without it.
+    pub stream_idle: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        Self { first_byte: minutes(5), idle: minutes(1), call: minutes(15), stream_idle: None }
+    }
+}
+
+/// When a breaker opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// It opens after so many failures in a row.
+    pub failures: u32,
+    /// It opens when this share of at least 20 calls within half a minute has failed.
+    pub failure_percent: u32,
+    /// How long it is open for the first time.
+    pub open: Duration,
+    /// How long it is open at most.
+    pub max_open: Duration,
+    /// Whether failures of a tool count against that tool, and not against its server.
+    pub per_tool: bool,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            failure_percent: 50,
+            open: Duration::from_secs(5),
+            max_open: Duration::from_secs(60),
+            per_tool: false,
+        }
+    }
+}
+
+/// How many calls a server has at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bulkhead {
+    /// Calls that have no answer yet, or one in a document that hasn't ended.
+    pub calls: usize,
+    /// Those of one caller.
+    pub calls_per_caller: usize,
+    /// Event streams.
+    pub streams: usize,
+    /// Those of one caller.
+    pub streams_per_caller: usize,
+    /// Calls that may wait for a place; at most as many as there are places.
+    pub queue: usize,
+    /// How long they may.
+    pub queue_time: Duration,
+}
+
+impl Default for Bulkhead {
+    fn default() -> Self {
+        Self {
+            calls: 1024,
+            calls_per_caller: 512,
+            streams: 10_000,
+            streams_per_caller: 5_000,
+            queue: 1024,
+            queue_time: Duration::from_secs(1),
+        }
+    }
 }
 
 impl Settings {
+    /// As it is configured with nothing else.
+    #[cfg(test)]
+    pub(crate) fn new(name: &str, server: Server) -> Self {
+        Self {
+            name: name.into(),
+            server,
+            token_exchange: None,
+            timeouts: Timeouts::default(),
+            breaker: Some(Breaker::default()),
+            bulkhead: Bulkhead::default(),
+        }
+    }
+
     /// How messages and answers travel. What is run for us answers like a server of Streamable HTTP.
     pub fn transport(&self) -> Transport {
         match &self.server {

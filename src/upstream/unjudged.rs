@@ -24,6 +24,7 @@ impl Unjudged {
     /// Sends a message, at most once, and waits for the head of the answer. Of `head`, method and headers
     /// are used; framing and `Host` are set here. Dropping the future drops the call.
     pub async fn send(&self, head: Parts, body: Bytes) -> Result<Answer, Error> {
-        Ok(self.0.send(None, head, body).await?.map(|body| Body(Arriving::Http(body))))
+        let answer = self.0.send(None, head, body).await?;
+        Ok(answer.map(|body| Body { arriving: Arriving::Http(body), ticket: None }))
     }
 }

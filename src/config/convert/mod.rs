@@ -1,5 +1,6 @@
 //! From the file as written to each module's settings, with every fault reported.
 
+mod admission;
 mod agent;
 mod bindings;
 mod command;

@@ -38,9 +38,9 @@ impl Reader<'_> {
         // The one degree of trust there is.
         let shape::Trust::Trusted = it.trust;
         let name = self.required(it.name.take(), &place.key("name"));
-        let at = place.key("timeouts");
-        let first_byte = self.span(it.timeouts.first_byte.as_ref(), 300, &at.key("firstByte"));
-        let idle = self.span(it.timeouts.idle.as_ref(), 60, &at.key("idle"));
+        let timeouts = self.timeouts(&it.timeouts, &place.key("timeouts"));
+        let breaker = self.breaker(&it.breaker, &place.key("breaker"));
+        let bulkhead = self.bulkhead(&it.bulkhead, &place.key("bulkhead"));
         let token_exchange = match it.token_exchange.take() {
             None => Some(None),
             Some(exchange) => {
@@ -66,8 +66,9 @@ impl Reader<'_> {
             name: name?.0,
             server: server?,
             token_exchange: token_exchange?,
-            first_byte_timeout: first_byte?,
-            idle_timeout: idle?,
+            timeouts: timeouts?,
+            breaker: breaker?,
+            bulkhead: bulkhead?,
         })
     }
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::agent::{AgentCard, PushNotifications};
+use super::{
+    admission::{Breaker, Bulkhead},
+    agent::{AgentCard, PushNotifications},
+};
 use crate::config::units::{Name, Span};
 
 /// A server behind Lictor.
@@ -71,6 +74,12 @@ pub(in crate::config) struct Upstream {
     /// How long it may take.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
+    /// When it is left alone, since it fails.
+    #[serde(default)]
+    pub breaker: Breaker,
+    /// How many calls it has at once.
+    #[serde(default)]
+    pub bulkhead: Bulkhead,
 }
 
 /// The MCP transport that an upstream speaks.
@@ -195,6 +204,12 @@ pub(in crate::config) struct UpstreamTimeouts {
     /// Longest silence inside a JSON answer; event streams may be silent for longer.
     #[schemars(extend("default" = "60s"))]
     pub idle: Option<Span>,
+    /// From the call to the end of an answer that is no event stream.
+    #[schemars(extend("default" = "15m"))]
+    pub call: Option<Span>,
+    /// Longest silence inside an event stream; without it, one may be silent for ever.
+    #[schemars(example = "10m")]
+    pub stream_idle: Option<Span>,
     /// How long an unused connection is kept; has to be below the server's own time.
     #[schemars(extend("default" = "4s"))]
     pub pool_idle: Option<Span>,

@@ -106,9 +106,9 @@ fn the_documented_page_works_as_it_stands() {
         refusals: proxy_settings::Refusals::JsonRpc,
     };
     assert_eq!(config.listeners, [Listener { settings: listener, routes: vec![route] }]);
-    let upstream = upstream::Settings {
-        name: "files".into(),
-        server: upstream::settings::Server::Http(upstream::settings::Http {
+    let upstream = upstream::Settings::new(
+        "files",
+        upstream::settings::Server::Http(upstream::settings::Http {
             url: "http://127.0.0.1:9000/mcp".parse().expect("a URL"),
             transport: upstream::Transport::StreamableHttp,
             verification: upstream::Verification::Loopback,
@@ -117,10 +117,7 @@ fn the_documented_page_works_as_it_stands() {
             pool_idle_timeout: Duration::from_secs(4),
             agent: Box::default(),
         }),
-        token_exchange: None,
-        first_byte_timeout: Duration::from_secs(300),
-        idle_timeout: Duration::from_secs(60),
-    };
+    );
     assert_eq!(config.upstreams, [upstream]);
     let servers = BTreeMap::from([("files".to_owned(), policy::settings::Server::default())]);
     let directory = folder.path().join("policies");

@@ -90,9 +90,9 @@ fn detail<'a>(denial: &Denial, row: Row, reason: &'a str, decision: Uuid) -> Det
     if let Denial::Limited(limited) = denial {
         let names: Vec<_> = limited.exceeded().map(|one| &*one.limit).collect();
         metadata.insert("limits", names.join(","));
-        if let Some(wait) = limited.retry_after_ms() {
-            metadata.insert("retryAfterMs", wait.to_string());
-        }
+    }
+    if let Some(time) = super::retry_after_ms(denial) {
+        metadata.insert("retryAfterMs", time.to_string());
     }
     let domain = if defined(row).is_some() { A2A } else { OWN };
     Detail { kind: "type.googleapis.com/google.rpc.ErrorInfo", reason, domain, metadata }

@@ -1,21 +1,17 @@
 //! The headers of a refusal by limits.
 //!
-//! Sources: RFC 9110 §10.2.3 (`Retry-After`); draft-ietf-httpapi-ratelimit-headers, whose items are structured
+//! Sources: draft-ietf-httpapi-ratelimit-headers, whose items are structured
 //! fields (RFC 9651): strings with integer parameters.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::limits::{Exceeded, Limited, limited::Kind};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Adds when to come back, and which limits there are and how they stand. Hours are no quota, and stand only in the
-/// wait.
+/// Adds which limits there are and how they stand. Hours are no quota, and stand only in the wait.
 pub(super) fn add_headers(limited: &Limited, headers: &mut HeaderMap) {
-    if let Some(wait) = limited.retry_after_ms() {
-        headers.insert(header::RETRY_AFTER, wait.div_ceil(1_000).into());
-    }
     let (mut policies, mut standings) = (Vec::new(), Vec::new());
     for Exceeded { limit, kind, retry_after } in limited.exceeded() {
         let level = match kind {

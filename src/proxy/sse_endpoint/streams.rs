@@ -161,9 +161,9 @@ mod tests {
 
     fn open(owner: &str) -> Open {
         let second = std::time::Duration::from_secs(1);
-        let settings = Settings {
-            name: "files".into(),
-            server: Server::Http(Http {
+        let settings = Settings::new(
+            "files",
+            Server::Http(Http {
                 url: "http://127.0.0.1:1/sse".parse().unwrap(),
                 transport: Transport::Sse,
                 verification: Verification::Loopback,
@@ -172,10 +172,7 @@ mod tests {
                 pool_idle_timeout: second,
                 agent: Box::default(),
             }),
-            token_exchange: None,
-            first_byte_timeout: second,
-            idle_timeout: second,
-        };
+        );
         let upstream = Upstream::new(settings, None, &Metrics::new()).unwrap();
         let endpoint = upstream.endpoint(b"/message").unwrap();
         let (tell, _) = mpsc::channel(1);

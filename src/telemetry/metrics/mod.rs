@@ -4,6 +4,7 @@
 //! never from what a caller sent. The parts of the program hold typed handles and can't make up
 //! series.
 
+mod admissions;
 mod calls;
 mod ledger;
 mod state;
@@ -22,6 +23,7 @@ use prometheus::{
     core::{Collector, GenericGauge},
 };
 
+pub use admissions::Admissions;
 pub use calls::{Calls, Finished, Verdict};
 pub use ledger::LedgerReading;
 pub use state::StateReading;
@@ -37,6 +39,7 @@ const IDENTITY_STATES: [&str; 5] = ["starting", "ready", "stale", "expired", "wi
 pub struct Metrics {
     registry: Registry,
     families: calls::Families,
+    admissions: admissions::Families,
     ledger: ledger::Ledger,
     state: state::State,
     open_streams: IntGauge,
@@ -79,6 +82,7 @@ impl Metrics {
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         Self {
             families: calls::Families::new(&registry),
+            admissions: admissions::Families::new(&registry),
             ledger: ledger::Ledger::new(&registry),
             state: state::State::new(&registry),
             open_streams: gauge(
@@ -194,6 +198,11 @@ impl Metrics {
     /// The calls that were refused before a route was known; their label `upstream` is empty.
     pub fn unrouted(&self) -> Calls {
         self.families.calls("")
+    }
+
+    /// The places at an upstream and its breaker; `upstream` is a name from the configuration.
+    pub fn admissions(&self, upstream: &str) -> Admissions {
+        self.admissions.of(upstream)
     }
 
     /// Counts an answer as being streamed for as long as the guard lives.

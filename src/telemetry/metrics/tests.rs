@@ -117,6 +117,9 @@ fn every_metric_is_documented() {
     metrics.set_identity("ready", None);
     metrics.set_state(&STATE);
     metrics.set_processes("files", 1, 0);
+    let admissions = metrics.admissions("files");
+    admissions.set_breaker("open");
+    admissions.refuse("full");
     metrics.server_request("files", None, Verdict::Permit, "ok");
     metrics.server_reply("files", "delivered");
     metrics.withheld("files", "refused");

@@ -15,9 +15,15 @@ use hyper_util::{
 use tokio::{net::TcpListener, sync::Notify, task::JoinHandle};
 
 use super::{
-    super::card::{CardError, Cards},
+    super::{
+        Settings, Ticket,
+        admission::Gate,
+        card::{CardError, Cards},
+        settings::Server,
+    },
     *,
 };
+use crate::telemetry::Metrics;
 
 const NEW: &str = "/.well-known/agent-card.json";
 const OLD: &str = "/.well-known/agent.json";
@@ -109,8 +115,14 @@ fn answer_of(status: u16, headers: &[(&'static str, &str)], body: &str) -> Respo
     answer.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).expect("answer")
 }
 
+fn ticket() -> Ticket {
+    let server = Server::Http(settings("http://127.0.0.1:1/", Verification::Loopback));
+    let settings = Settings::new("agent", server);
+    Gate::new(&settings, &Metrics::new()).overrule()
+}
+
 async fn card(of: &(Arc<Upstream>, Cards)) -> Result<Bytes, CardError> {
-    let card = timeout(DEADLINE, of.1.card(&of.0)).await.expect("in time")?;
+    let card = timeout(DEADLINE, of.1.card(&of.0, ticket())).await.expect("in time")?;
     Ok(card.bytes)
 }
 
@@ -139,7 +151,7 @@ async fn a_card_is_kept_as_long_as_it_may_be() {
     let upstream = site.upstream("/", None);
     card(&upstream).await.expect("a card");
     site.set(NEW, 500, &[], "");
-    let kept = upstream.1.card(&upstream.0).await.expect("kept");
+    let kept = upstream.1.card(&upstream.0, ticket()).await.expect("kept");
     assert!(kept.fresh_for > Duration::from_secs(90) && kept.fresh_for <= Duration::from_secs(100));
     assert_eq!(site.asked().len(), 1);
 }
@@ -249,7 +261,7 @@ async fn an_agent_that_hangs_or_is_away_has_no_card() {
         site.hanging.notified().await;
         tokio::time::pause();
     };
-    let (answer, ()) = tokio::join!(upstream.1.card(&upstream.0), hangs);
+    let (answer, ()) = tokio::join!(upstream.1.card(&upstream.0, ticket()), hangs);
     assert!(matches!(answer, Err(CardError::Late)));
     tokio::time::resume();
     let upstream = site.upstream("/", None);
