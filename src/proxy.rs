@@ -73,7 +73,7 @@ use self::{
     sse_endpoint::Leg,
 };
 use crate::{
-    delegation::link::Inbound,
+    delegation::{self, link::Inbound},
     denial::Denial,
     exchange::{End, Exchange, Record},
     governance::{Chain, Owned},
@@ -94,8 +94,6 @@ pub struct Shared {
     pub record: Arc<Record>,
     /// The policies in force.
     pub policies: ArcSwap<Policies>,
-    /// The checks a call has to pass.
-    pub chain: Chain,
     /// Rate limits, budgets and hours.
     pub limiter: Limiter,
     /// Whose sessions, tasks and continuations are whose.
@@ -104,12 +102,10 @@ pub struct Shared {
     pub streams: Streams,
     /// Requests of servers that were answered here.
     pub answered: Answered,
-    /// On whose behalf calls are made, where that is configured.
-    pub delegation: Option<Delegation>,
+    /// On whose behalf calls are made.
+    pub delegation: Delegation,
     /// Bytes of bodies in flight.
     pub budget: Arc<Budget>,
-    /// Bounds.
-    pub limits: Limits,
     /// What runs, and when it has to stop.
     pub drain: Arc<Drain>,
 }
@@ -139,6 +135,19 @@ pub struct Served {
     pub card: Option<Publisher>,
     /// The metrics of its calls.
     pub calls: Calls,
+    /// What its calls are held to.
+    pub terms: Arc<Terms>,
+}
+
+/// What calls are held to: the same on all routes of one configuration.
+#[derive(Debug)]
+pub struct Terms {
+    /// The checks a call has to pass.
+    pub chain: Chain,
+    /// What may be done on somebody's behalf; `None` where nobody says.
+    pub delegation: Option<delegation::Settings>,
+    /// Bounds.
+    pub limits: Limits,
 }
 
 /// What reading a message found besides the call itself.

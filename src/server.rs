@@ -7,8 +7,10 @@
 mod cards;
 mod genesis;
 mod listeners;
+mod plan;
 mod processes;
 mod reload;
+mod site;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,7 +25,6 @@ use crate::{
     admin::{Admin, BindError, Part, Readiness},
     config::Config,
     exchange::Record,
-    governance::{Chain, DelegationStage, OwnershipStage, PolicyStage, PushUrlStage},
     identity::{self, Source},
     ledger::{self, Ledger},
     limits::Limiter,
@@ -34,8 +35,9 @@ use crate::{
     },
     state::{self, Owners},
     telemetry::{Clock, Metrics},
-    upstream::{self, Upstream},
+    upstream,
 };
+use site::Site;
 
 /// How long streams get to say goodbye once the time for calls in flight is over.
 const GOODBYE: Duration = Duration::from_secs(3);
@@ -159,7 +161,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         let _ = end.await;
     }));
     let runtime = tokio::runtime::Handle::current();
-    let source = match config.identity {
+    let source = match config.identity.clone() {
         Some(settings) => Some(Source::start(settings, &runtime).map_err(StartError::Identity)?),
         None => None,
     };
@@ -171,14 +173,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     }
     let ledger = open_ledger(config.ledger.clone(), source.as_deref()).await?;
     ledger.record_config(Arc::clone(policies.version()), None);
-    let mut upstreams = Vec::new();
-    for settings in config.upstreams {
-        let name = settings.name.clone();
-        let upstream = Upstream::new(settings, source.clone(), &metrics)
-            .map_err(|source| StartError::Upstream { name: name.clone(), source })?;
-        upstreams.push((name, upstream));
-    }
-    let owners = Owners::open(config.state, state::Limits::of, Clock.unix())
+    let owners = Owners::open(config.state.clone(), state::Limits::of, Clock.unix())
         .await
         .map_err(StartError::State)?;
     let shared = Arc::new(Shared {
@@ -189,35 +184,28 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
             clock: Clock,
         }),
         policies: ArcSwap::from_pointee(policies),
-        delegation: config.delegation.clone().map(Delegation::new),
-        chain: Chain::new(vec![
-            Box::new(OwnershipStage),
-            Box::new(PolicyStage),
-            Box::new(DelegationStage::new(config.delegation)),
-            Box::new(PushUrlStage),
-        ]),
-        limiter: Limiter::new(config.rate_limits, Clock.instant()),
+        delegation: Delegation::default(),
+        limiter: Limiter::new(config.rate_limits.clone(), Clock.instant()),
         owners,
         streams: Streams::default(),
         answered: Answered::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
-        limits: config.limits,
         drain: Drain::new(),
     });
     let (closing, closed) = watch::channel(false);
-    for listener in config.listeners {
-        listeners::start(listener, &shared, source.as_ref(), &upstreams, &closed).await?;
-    }
+    let policy = config.policy.clone();
+    let site =
+        tokio::task::block_in_place(|| Site::open(config, &shared, source.as_ref(), &closed))?;
     readiness.set(Part::Listeners, true);
-    let mut keepers = reload::start(&shared, config.policy, source.as_ref(), &readiness);
-    keepers.spawn(processes::follow(upstreams.clone(), metrics.clone()));
+    let mut keepers = reload::start(&shared, policy, source.as_ref(), &readiness);
+    keepers.spawn(processes::follow(Arc::clone(&site), metrics.clone()));
     stop.told().await;
     tracing::info!("told to stop; finishing what is in flight");
     readiness.drain();
     shared.drain.advance(Phase::Draining);
     // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.
     let _ = closing.send(true);
-    if timeout(config.drain, shared.drain.finished()).await.is_err() {
+    if timeout(site.in_force().config.drain, shared.drain.finished()).await.is_err() {
         shared.drain.advance(Phase::Ending);
     }
     // What is still in flight is told so, and hears nothing of its process any more.
@@ -226,7 +214,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
             tracing::warn!("some calls did not end in time and are cut");
         }
     };
-    tokio::join!(goodbye, processes::end(upstreams));
+    tokio::join!(goodbye, processes::end(site.upstreams()));
     keepers.abort_all();
     ledger.flush().await;
     // Health and metrics outlive everything else. Whoever was told may be gone already.

@@ -62,7 +62,7 @@ impl Proxy {
         };
         let served = &read.served;
         let phase = self.shared.drain.watch();
-        let limit = self.shared.limits.answer;
+        let limit = served.terms.limits.answer;
         let whole = match relay::collect(session, &mut coming, phase, limit).await? {
             Collected::Whole(whole) => whole,
             Collected::Begun(denial) => return Err(denial.into()),
@@ -103,7 +103,7 @@ impl Proxy {
         served: &'a Served,
         live: Option<&'a Inbound>,
     ) -> AgentEvents<'a> {
-        let splitter = Splitter::new(self.shared.limits.answer);
+        let splitter = Splitter::new(served.terms.limits.answer);
         AgentEvents { delivery: self.delivery(call, principal, served, live), splitter }
     }
 }

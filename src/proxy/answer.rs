@@ -149,7 +149,7 @@ impl Proxy {
                 let lists = edited.then(|| ListFilter {
                     visibility: self.visibility(call, principal, &exchange.behalf, served),
                 });
-                Sight::Events(Box::new(Events::new(back, lists, self.shared.limits.answer)))
+                Sight::Events(Box::new(Events::new(back, lists, served.terms.limits.answer)))
             }
         };
         let mut headers = self.headers_for_caller(session, call, &head, edited);

@@ -228,7 +228,7 @@ impl Back<'_> {
             behalf: self.behalf,
             shadow: self.served.route.shadow,
         };
-        let verdict = asking.judged(&version, self.proxy.shared.chain.evaluate(&request, &facts));
+        let verdict = asking.judged(&version, self.served.terms.chain.evaluate(&request, &facts));
         if let Err(denial) = &verdict {
             tracing::info!(
                 decision = %asking.id,

@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::http::ServerSession;
 use uuid::Uuid;
 
-use super::{Proxy, Read, answer::listens};
+use super::{Proxy, Read, Served, answer::listens};
 use crate::{
     delegation::{
         Ambiguous, Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next,
@@ -32,11 +32,9 @@ use crate::{
     state::Unavailable,
 };
 
-/// What is shared of delegation, where it is configured.
+/// What is shared of delegation, whatever the terms of a route are.
 #[derive(Debug)]
 pub struct Delegation {
-    /// What the operator allows.
-    pub settings: Settings,
     /// Verifies chains.
     pub verifier: Verifier,
     /// The inbound calls that are live.
@@ -45,15 +43,10 @@ pub struct Delegation {
     pub revoked: ArcSwap<Revoked>,
 }
 
-impl Delegation {
-    /// Under these settings; nothing has come yet.
-    pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            verifier: Verifier::new(),
-            links: Arc::default(),
-            revoked: ArcSwap::default(),
-        }
+impl Default for Delegation {
+    /// Nothing has come yet.
+    fn default() -> Self {
+        Self { verifier: Verifier::new(), links: Arc::default(), revoked: ArcSwap::default() }
     }
 }
 
@@ -62,22 +55,23 @@ impl Proxy {
     pub(super) async fn behalf(
         &self,
         session: &ServerSession,
+        served: &Served,
         principal: &Principal,
         call: &Call,
         peer: Option<&Peer>,
     ) -> Result<Behalf, Denial> {
         let headers = &session.req_header().headers;
-        match (&self.shared.delegation, self.settings.direction) {
+        match (&served.terms.delegation, self.settings.direction) {
             (None, Direction::Inbound) if headers.contains_key(HEADER) => {
                 Err(Denial::Framing("chains of delegation aren't taken here"))
             }
             (None, _) => Ok(Behalf::default()),
-            (Some(delegation), Direction::Inbound) => {
-                self.arrived(delegation, session, principal, call, peer).await
+            (Some(settings), Direction::Inbound) => {
+                self.arrived(settings, session, principal, call, peer).await
             }
-            (Some(delegation), Direction::Outbound) => {
+            (Some(_), Direction::Outbound) => {
                 let now = self.shared.record.clock.unix();
-                let linked = delegation.links.trace_back(&marks(headers, call), now);
+                let linked = self.shared.delegation.links.trace_back(&marks(headers, call), now);
                 Ok(Behalf::linked(&linked))
             }
         }
@@ -86,7 +80,7 @@ impl Proxy {
     /// What comes with an inbound call.
     async fn arrived(
         &self,
-        delegation: &Delegation,
+        settings: &Settings,
         session: &ServerSession,
         principal: &Principal,
         call: &Call,
@@ -96,7 +90,7 @@ impl Proxy {
         let mut values = request.headers.get_all(HEADER).iter();
         let header = match (values.next(), values.next()) {
             (None, _) => {
-                let own = delegation.settings.origin(&principal.id);
+                let own = settings.origin(&principal.id);
                 return Ok(own.map(Behalf::itself).unwrap_or_default());
             }
             (Some(header), None) => header.to_str().ok(),
@@ -115,10 +109,11 @@ impl Proxy {
             body: &call.body,
         };
         let now = self.shared.record.clock.unix().as_secs();
+        let delegation = &self.shared.delegation;
         let chain = {
             let site = Site {
                 snapshot: &source.snapshot(),
-                settings: &delegation.settings,
+                settings,
                 revoked: &delegation.revoked.load(),
                 now,
             };
@@ -153,12 +148,12 @@ impl Proxy {
         exchange: &Exchange,
         read: &mut Read,
     ) -> Result<(), Denial> {
-        let (Some(delegation), Some(call), Some(principal)) =
-            (&self.shared.delegation, &exchange.call, &exchange.principal)
+        let served = &read.served;
+        let (Some(settings), Some(call), Some(principal)) =
+            (&served.terms.delegation, &exchange.call, &exchange.principal)
         else {
             return Ok(());
         };
-        let served = &read.served;
         let request = session.req_header();
         match self.settings.direction {
             // It makes nobody do anything, and may be open for days.
@@ -166,7 +161,7 @@ impl Proxy {
             Direction::Inbound => {
                 let behalf = exchange.behalf.clone();
                 let cause = Cause { call_id: exchange.id, caller: principal.id.clone(), behalf };
-                let live = delegation.links.enter(cause, marks(&request.headers, call));
+                let live = self.shared.delegation.links.enter(cause, marks(&request.headers, call));
                 read.live = Some(live.map_err(|_| Denial::NotReady)?);
             }
             Direction::Outbound => {
@@ -175,9 +170,7 @@ impl Proxy {
                 let now = self.shared.record.clock.unix().as_secs();
                 let snapshot = source.snapshot();
                 let svid = snapshot.usable(now).map_err(|_| Denial::NotReady)?;
-                if call.method.introduces()
-                    && !has_root(svid, &exchange.behalf, &delegation.settings)
-                {
+                if call.method.introduces() && !has_root(svid, &exchange.behalf, settings) {
                     return Ok(());
                 }
                 let policies = self.shared.policies.load();
@@ -196,7 +189,7 @@ impl Proxy {
                     body: &call.body,
                 };
                 let user = user(&request.headers)?.map(|user| opaque(user, svid));
-                let (behalf, settings) = (&exchange.behalf, &delegation.settings);
+                let behalf = &exchange.behalf;
                 read.hop = Some(hop(svid, behalf, settings, user.as_deref(), &next, now)?);
             }
         }

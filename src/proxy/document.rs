@@ -39,7 +39,7 @@ impl Proxy {
         let served = &read.served;
         let shadow = served.route.shadow;
         let is_list = answer::lists(call) && !shadow;
-        let limit = if is_list || may_ask(call) { self.shared.limits.answer } else { HELD };
+        let limit = if is_list || may_ask(call) { served.terms.limits.answer } else { HELD };
         let phase = self.shared.drain.watch();
         let mut whole = match relay::collect(session, &mut coming, phase, limit).await? {
             Collected::Whole(whole) => whole,

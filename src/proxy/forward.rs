@@ -32,7 +32,7 @@ impl Proxy {
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
         parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
-        if self.shared.delegation.is_some() {
+        if served.terms.delegation.is_some() {
             behalf::send_along(&mut parts.headers, read.live.as_ref(), read.hop.take());
         }
         let rest = match call.a2a.as_ref().and_then(|facts| facts.rest.as_ref()) {

@@ -13,7 +13,7 @@ use crate::{
     limits::Taken,
     protocol::{self, Call, SessionId, method::Governs},
     state::{BindError, Kind, Unavailable},
-    upstream::push_url::{self, PushTargets},
+    upstream::push_url,
 };
 
 impl Proxy {
@@ -28,8 +28,8 @@ impl Proxy {
         };
         let served = &read.served;
         let behalf = &exchange.behalf;
-        let owned = self.owned(call, principal, &served.server).await;
-        let push_refused = self.push_refused(call, served.upstream.settings().push_targets()).await;
+        let owned = self.owned(call, principal, served).await;
+        let push_refused = Self::push_refused(call, served).await;
         // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
@@ -102,12 +102,13 @@ impl Proxy {
             behalf,
             shadow: served.route.shadow,
         };
-        self.shared.chain.evaluate(&request, facts)
+        served.terms.chain.evaluate(&request, facts)
     }
 
     /// Looks up whether an agent may be told to push to the addresses that a call names.
-    async fn push_refused(&self, call: &Call, targets: &PushTargets) -> Option<&'static str> {
-        for url in self.shared.chain.needs(call).push_urls {
+    async fn push_refused(call: &Call, served: &Served) -> Option<&'static str> {
+        let targets = served.upstream.settings().push_targets();
+        for url in served.terms.chain.needs(call).push_urls {
             let admitted = targets.admit(url, push_url::look_up).await;
             if let Err(refused) = admitted {
                 return Some(refused.detail());
@@ -117,8 +118,9 @@ impl Proxy {
     }
 
     /// Looks up who owns what a call names.
-    async fn owned(&self, call: &Call, principal: &Principal, server: &str) -> Owned {
-        let needs = self.shared.chain.needs(call);
+    async fn owned(&self, call: &Call, principal: &Principal, served: &Served) -> Owned {
+        let server = &*served.server;
+        let needs = served.terms.chain.needs(call);
         let mut owned = Owned::default();
         if let Some(session) = needs.session {
             owned.session = self.owner(Kind::Session, server, session).await;

@@ -43,7 +43,7 @@ impl Proxy {
             calls: served.calls.clone(),
         });
         let leg = self.leg(served, &way.path, &request.method, &owner)?;
-        let reading = body::read(session, self.shared.limits.body, &self.shared.budget);
+        let reading = body::read(session, served.terms.limits.body, &self.shared.budget);
         let (bytes, reservation) = timeout(self.settings.body_timeout, reading)
             .await
             .map_err(|_| Denial::RequestTimeout)??;
@@ -70,7 +70,8 @@ impl Proxy {
         leg.expect(&call);
         let call = exchange.call.insert(call);
         if let Some(principal) = &exchange.principal {
-            exchange.behalf = self.behalf(session, principal, call, peer.as_deref()).await?;
+            exchange.behalf =
+                self.behalf(session, served, principal, call, peer.as_deref()).await?;
         }
         let (owned, reservation) = (Owned::default(), Some(reservation));
         let (on_behalf, live, hop) = (None, None, None);

@@ -216,7 +216,7 @@ impl Proxy {
         match read.leg {
             Leg::Whole | Leg::Message(_) => None,
             Leg::Stream => {
-                let splitter = Splitter::new(self.shared.limits.answer);
+                let splitter = Splitter::new(served.terms.limits.answer);
                 let (tell, told) = mpsc::channel(WAITING);
                 let streams = &self.shared.streams;
                 Some(Desk { served, owner, streams, splitter, entry: None, tell, told })

@@ -3,79 +3,71 @@
 //! pingora's services run on our own runtime: its `Server` would end them by a fixed sleep, whatever is
 //! still in flight.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use pingora::services::Service as _;
+use pingora::{listeners::tls::TlsSettings, services::Service as _};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{StartError, cards};
+use super::StartError;
 use crate::{
-    config,
     exchange::Record,
     identity::Source,
     ledger::{Entry, Event},
-    listener::{Bound, Connections, Door, Limited, tls},
-    protocol::Protocol,
-    proxy::{Proxy, Routes, Served, Shared},
-    upstream::Upstream,
+    listener::{Bound, Connections, Door, Limited, Settings, tls},
+    proxy::Proxy,
+    telemetry::Metrics,
 };
 
-/// Binds a listener and serves it until `closed` turns true.
-pub(super) async fn start(
-    listener: config::Listener,
-    shared: &Arc<Shared>,
-    source: Option<&Arc<Source>>,
-    upstreams: &[(String, Arc<Upstream>)],
-    closed: &watch::Receiver<bool>,
-) -> Result<(), StartError> {
-    let metrics = &shared.record.metrics;
-    let settings = listener.settings;
-    let name = settings.name.clone();
-    let tls = match (&settings.door, source) {
-        (Door::PlainLoopback(_) | Door::Workload, _) => None,
-        (Door::MutualTls, Some(source)) => {
-            let on_refusal = on_refusal(Arc::clone(&shared.record), &name);
-            let settings = tls::settings(source, on_refusal);
-            Some(settings.map_err(|error| tls_error(&name, &error.to_string()))?)
-        }
-        (Door::MutualTls, None) => return Err(tls_error(&name, "no identity is configured")),
-    };
-    let address = settings.bind;
-    let bound = Bound::new(address).map_err(|source| StartError::Bind { address, source })?;
-    let address = bound.address();
-    let mut routes = Vec::with_capacity(listener.routes.len());
-    for route in listener.routes {
-        let Some((_, upstream)) = upstreams.iter().find(|(name, _)| *name == route.upstream) else {
-            continue;
-        };
-        let card = match route.protocol {
-            Protocol::Mcp => None,
-            Protocol::A2a => {
-                let server = &upstream.settings().server;
-                cards::publisher(&settings, address, &route, server).map_err(|reason| {
-                    StartError::Card { upstream: route.upstream.clone(), reason }
-                })?
+/// A listener that is bound and not served yet.
+pub(super) struct Ready {
+    bound: Bound,
+    tls: Option<TlsSettings>,
+}
+
+impl Ready {
+    /// Binds a listener, once everything about its TLS is in order.
+    pub(super) fn new(
+        settings: &Settings,
+        record: &Arc<Record>,
+        source: Option<&Arc<Source>>,
+    ) -> Result<Self, StartError> {
+        let name = &settings.name;
+        let tls = match (&settings.door, source) {
+            (Door::PlainLoopback(_) | Door::Workload, _) => None,
+            (Door::MutualTls, Some(source)) => {
+                let settings = tls::settings(source, on_refusal(Arc::clone(record), name));
+                Some(settings.map_err(|error| tls_error(name, &error.to_string()))?)
             }
+            (Door::MutualTls, None) => return Err(tls_error(name, "no identity is configured")),
         };
-        routes.push(Served {
-            server: route.upstream.as_str().into(),
-            calls: metrics.calls(&route.upstream),
-            upstream: Arc::clone(upstream),
-            card,
-            route,
-        });
+        let address = settings.bind;
+        let bound = Bound::new(address).map_err(|source| StartError::Bind { address, source })?;
+        Ok(Self { bound, tls })
     }
+
+    /// The address with the port that the system chose.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.bound.address()
+    }
+}
+
+/// Serves a listener until `closed` turns true.
+pub(super) fn serve(
+    ready: Ready,
+    settings: &Settings,
+    proxy: &Arc<Proxy>,
+    metrics: &Metrics,
+    closed: &watch::Receiver<bool>,
+) {
+    let (name, address) = (&settings.name, ready.address());
     let connections = Connections::new(settings.max_connections);
-    let first_request = settings.head_timeout;
-    let proxy =
-        Arc::new(Proxy::new(Arc::clone(shared), settings, source.cloned(), Routes::new(routes)));
-    let app = Limited::new(proxy, connections, metrics.clone(), &name, first_request);
-    let (mut service, sockets) = bound.serve(&name, app, tls);
+    let (proxy, first_request) = (Arc::clone(proxy), settings.head_timeout);
+    let app = Limited::new(proxy, connections, metrics.clone(), name, first_request);
+    let (mut service, sockets) = ready.bound.serve(name, app, ready.tls);
     let closed = closed.clone();
     tokio::spawn(async move { service.start_service(Some(sockets), closed, 1).await });
     tracing::info!(listener = name, %address, "listening");
-    Ok(())
 }
 
 /// Counts each refused certificate, and puts on record what the log tells of them: at most one a second,

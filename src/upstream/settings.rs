@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -128,6 +128,18 @@ impl Settings {
         }
     }
 
+    /// The files that [`Upstream::new`](super::Upstream::new) reads. Others are read when they are needed.
+    pub fn files(&self) -> Vec<&Path> {
+        let mut files: Vec<_> = match &self.server {
+            Server::Http(http) => http.verification.roots().into_iter().collect(),
+            Server::Command(command) => {
+                command.environment.files.values().map(PathBuf::as_path).collect()
+            }
+        };
+        files.extend(self.token_exchange.as_ref().and_then(|it| it.verification.roots()));
+        files
+    }
+
     /// Where it may be told to send push notifications.
     pub fn push_targets(&self) -> &PushTargets {
         const NOWHERE: &PushTargets = &PushTargets::NOWHERE;
@@ -177,6 +189,15 @@ pub enum Verification {
         /// PEM file with the accepted roots.
         roots: Option<PathBuf>,
     },
+}
+
+impl Verification {
+    fn roots(&self) -> Option<&Path> {
+        match self {
+            Self::WebPki { roots } => roots.as_deref(),
+            Self::Loopback | Self::Spiffe(_) => None,
+        }
+    }
 }
 
 /// How messages and answers travel.
