@@ -11,16 +11,17 @@ mod plan;
 mod processes;
 mod reload;
 mod site;
+mod stop;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::{oneshot, watch},
     time::timeout,
 };
 
+use self::stop::Stop;
 use crate::{
     admin::{Admin, BindError, Part, Readiness},
     config::Config,
@@ -205,7 +206,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     shared.drain.advance(Phase::Draining);
     // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.
     let _ = closing.send(true);
-    if timeout(site.in_force().config.drain, shared.drain.finished()).await.is_err() {
+    if !stop.gives_time(site.in_force().config.drain, shared.drain.finished()).await {
         shared.drain.advance(Phase::Ending);
     }
     // What is still in flight is told so, and hears nothing of its process any more.
@@ -229,26 +230,4 @@ async fn open_ledger(
 ) -> Result<Ledger, StartError> {
     let genesis = genesis::of(source, Clock.unix().as_secs());
     tokio::task::block_in_place(|| Ledger::open(settings, genesis)).map_err(StartError::Ledger)
-}
-
-/// The signals that end the process.
-struct Stop {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn told(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

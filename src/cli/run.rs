@@ -28,7 +28,7 @@ Examples:
 
 /// Govern the calls of agents, as a configuration file says, or in front of one MCP server.
 ///
-/// Ends on SIGTERM or SIGINT when the calls in flight have finished. Reloads policies when their files
+/// Ends on SIGTERM or SIGINT when the calls in flight have finished; a second one ends them. Reloads policies when their files
 /// change, and on SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -297,6 +297,14 @@ impl Lictor {
         self.logs.lock().expect("the lock").clone()
     }
 
+    /// Where administration listens.
+    pub(crate) fn administration(&self) -> SocketAddr {
+        let events = self.logs();
+        let mut events = events.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told = events.find(|event| event["message"] == "administration listens");
+        told.expect("it listens")["address"].as_str().expect("text").parse().expect("an address")
+    }
+
     /// Waits until it takes no more connections, which comes after everybody was told that it ends.
     pub(crate) async fn shut(&self) {
         let trying = async { while TcpStream::connect(self.plain).await.is_ok() {} };

@@ -185,3 +185,68 @@ async fn a_call_that_takes_too_long_is_told_so() {
     let of = |status: &str| closed.iter().filter(|entry| entry["status"] == status).count();
     assert_eq!((of("draining"), of("shutdown")), (7, 1), "{closed:#?}");
 }
+
+#[tokio::test]
+async fn health_outlives_the_listeners() {
+    let mut stub = Stub::scripted().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let mut caller = lictor.caller(Transport::Http1).await;
+    let request = caller.request("POST", whole(CHANGE));
+    let waiting = tokio::spawn(async move { caller.send(request).await.whole().await });
+    let call = stub.call().await;
+    lictor.terminate().await;
+    lictor.shut().await;
+    let admin = lictor.administration();
+    for (path, status, told) in [
+        ("/healthz", 200, "ok"),
+        ("/readyz", 503, "shutting down"),
+        ("/metrics", 200, "lictor_open_connections"),
+    ] {
+        let mut operator = Caller::plain(admin).await;
+        let request = operator.request_to("GET", path, whole(""));
+        let answer = operator.send(request).await.whole().await;
+        assert_eq!(answer.status, status, "{path}");
+        assert!(answer.text().contains(told), "{path}: {}", answer.text());
+    }
+    call.answer("{}").await;
+    assert_eq!(within("the answer", waiting).await.expect("no panic").status, 200);
+    assert!(lictor.ended().await.success());
+    assert!(tokio::net::TcpStream::connect(admin).await.is_err());
+}
+
+#[tokio::test]
+async fn a_second_signal_takes_the_time_away() {
+    let mut stub = Stub::scripted().await;
+    for signal in ["TERM", "INT"] {
+        let timeouts = "timeouts: { stall: 60s }";
+        let setup = Setup::to(&stub.url()).listener(timeouts).with("drain: 60s");
+        let mut lictor = setup.start().await;
+        let mut running = Vec::new();
+        for transport in TRANSPORTS {
+            let mut caller = lictor.caller(transport).await;
+            let request = caller.request("POST", whole(CHANGE));
+            let waiting = tokio::spawn(async move { caller.send(request).await.whole().await });
+            running.push((transport, waiting, stub.call().await));
+        }
+        // Nobody reads the answer to this one, so that it can't be told anything.
+        let mut unread = lictor.wire_tls().await;
+        unread.send(post_whole("", CALL)).await;
+        let mut flooding = stub.call().await;
+        flooding.begin_events().await;
+        fill(&mut flooding).await;
+        lictor.terminate().await;
+        lictor.shut().await;
+        assert!(timeout(Duration::from_millis(300), lictor.ended()).await.is_err());
+        lictor.signal(signal).await;
+        let ended = timeout(Duration::from_secs(8), lictor.ended()).await;
+        assert!(ended.expect("far below the time of calls in flight").success());
+        for (transport, waiting, mut call) in running {
+            let answer = within("the answer", waiting).await.expect("no panic");
+            assert_eq!((answer.status, answer.kind().as_str()), (503, "draining"), "{transport:?}");
+            call.abandoned().await;
+        }
+        let closed = lictor.closings(4).await;
+        let of = |status: &str| closed.iter().filter(|entry| entry["status"] == status).count();
+        assert_eq!(of("draining"), 4, "{closed:#?}");
+    }
+}
