@@ -5,8 +5,7 @@ use std::{
 };
 
 use cedar_policy::{
-    Policy, PolicyId, PolicySet, ResourceConstraint, Template, ValidationMode, Validator,
-    ffi::DetailedError, pst,
+    Policy, PolicyId, PolicySet, ResourceConstraint, Template, ffi::DetailedError, pst,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -17,6 +16,7 @@ use super::{
     grants::{self, Compiled},
     index::Entry,
     source::{Fault, LoadError, Source, Sources, Statement},
+    validation::validate,
     vocabulary::{SCHEMA, Vocabulary, located, types},
 };
 
@@ -118,7 +118,10 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, LoadError> {
 
 /// Works on chunks of a long slice on all processors, and joins the results in order. Parsing and
 /// validating take about a tenth of a millisecond a policy.
-fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
+pub(super) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&[T]) -> Vec<R> + Sync,
+) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let size = items.len().div_ceil(threads).max(SMALLEST_CHUNK);
     if items.len() <= size {
@@ -181,11 +184,11 @@ fn inputs(template: &pst::Template) -> Vec<InputPath> {
 }
 
 /// One policy, with its place.
-struct Parsed<'a> {
-    policy: Policy,
-    origin: Origin,
-    source: &'a Source,
-    statement: Statement<'a>,
+pub(super) struct Parsed<'a> {
+    pub(super) policy: Policy,
+    pub(super) origin: Origin,
+    pub(super) source: &'a Source,
+    pub(super) statement: Statement<'a>,
 }
 
 fn parse<'a>(
@@ -208,7 +211,7 @@ fn parse<'a>(
                 continue;
             }
         };
-        let id: Arc<str> = match policy.annotation("id") {
+        let id: Arc<str> = match annotation(&policy, "id") {
             Some("") => {
                 faults.push(source.fault(Some(line), "`@id` is empty"));
                 continue;
@@ -230,7 +233,7 @@ fn parse<'a>(
             policy: policy.new_id(PolicyId::new(&id)),
             origin: Origin {
                 id,
-                reason: policy.annotation("reason").filter(|why| !why.is_empty()).map(Arc::from),
+                reason: annotation(&policy, "reason").filter(|why| !why.is_empty()).map(Arc::from),
                 file: source.file.clone(),
                 line,
             },
@@ -270,6 +273,11 @@ fn parse_alone(source: &Source, statement: Statement<'_>) -> Result<Policy, Faul
     })
 }
 
+/// What an annotation says. Cedar's own look-up parses the name each time, which takes as long as the policy.
+fn annotation<'a>(policy: &'a Policy, name: &str) -> Option<&'a str> {
+    policy.annotations().find(|(known, _)| *known == name).map(|(_, text)| text)
+}
+
 /// The id of a policy without `@id`: its place, numbered where one line holds several.
 fn unnamed(source: &Source, line: usize, seen: &HashMap<Arc<str>, usize>) -> Arc<str> {
     let place = format!("{}:{line}", source.file.display());
@@ -279,91 +287,6 @@ fn unnamed(source: &Source, line: usize, seen: &HashMap<Arc<str>, usize>) -> Arc
         id = numbered.next().unwrap_or_default();
     }
     id.into()
-}
-
-fn validate(
-    vocabulary: &Vocabulary,
-    parsed: &[Parsed<'_>],
-    faults: &mut Vec<Fault>,
-    warnings: &mut Vec<Fault>,
-) {
-    let validator = Validator::new(vocabulary.schema.clone());
-    let findings = in_parallel(parsed, |chunk| {
-        let set = PolicySet::from_policies(chunk.iter().map(|parsed| parsed.policy.clone()));
-        let sound = set.is_ok_and(|set| {
-            let result = validator.validate(&set, ValidationMode::Strict);
-            result.validation_passed_without_warnings()
-        });
-        if sound { vec![] } else { chunk.iter().map(|at| Findings::of(&validator, at)).collect() }
-    });
-    for found in findings {
-        faults.extend(found.faults);
-        warnings.extend(found.warnings);
-    }
-}
-
-/// What validation tells of one policy, with places in its file.
-#[derive(Default)]
-struct Findings {
-    faults: Vec<Fault>,
-    warnings: Vec<Fault>,
-}
-
-impl Findings {
-    /// Parses the policy anew, for offsets that are its own.
-    fn of(validator: &Validator, parsed: &Parsed<'_>) -> Self {
-        let &Parsed { source, statement, ref origin, .. } = parsed;
-        let alone = Policy::parse(Some(PolicyId::new(&origin.id)), statement.text)
-            .map_err(|error| error.to_string())
-            .and_then(|policy| {
-                PolicySet::from_policies([policy]).map_err(|error| error.to_string())
-            });
-        let set = match alone {
-            Ok(set) => set,
-            Err(error) => {
-                let fault = source.fault(Some(origin.line), error);
-                return Self { faults: vec![fault], ..Self::default() };
-            }
-        };
-        let result = validator.validate(&set, ValidationMode::Strict);
-        let place = |error: DetailedError| located(source, statement.at, error);
-        let mut faults: Vec<Fault> =
-            result.validation_errors().map(|error| place(DetailedError::from(error))).collect();
-        let warnings = result.validation_warnings();
-        let mut warnings: Vec<Fault> =
-            warnings.map(|warning| place(DetailedError::from(warning))).collect();
-        if !faults.is_empty() && is_sound_for_calls(validator, &set) {
-            faults = faults.into_iter().map(|fault| fault.with_hint(FOR_CALLS)).collect();
-        }
-        // One mistake is found once for each kind of request that the policy covers.
-        for found in [&mut faults, &mut warnings] {
-            found.sort_by_key(|fault| fault.line);
-            found.dedup();
-        }
-        Self { faults, warnings }
-    }
-}
-
-const FOR_CALLS: &str =
-    "this is about what servers ask, too: for calls alone, write `principal is Agent`";
-
-/// Whether a policy on every principal and action would have no fault if it spoke of agents alone.
-fn is_sound_for_calls(validator: &Validator, set: &PolicySet) -> bool {
-    let narrowed = |policy: &Policy| {
-        let agents = Policy::parse(None, "permit(principal is Agent, action, resource);").ok()?;
-        let mut template = policy.to_pst().ok()?.body().clone();
-        let (pst::PrincipalConstraint::Any, pst::ActionConstraint::Any) =
-            (&template.principal, &template.action)
-        else {
-            return None;
-        };
-        template.principal = agents.to_pst().ok()?.body().principal.clone();
-        PolicySet::from_policies([analysis::to_policy(template).ok()?]).ok()
-    };
-    set.policies().all(|policy| {
-        narrowed(policy)
-            .is_some_and(|set| validator.validate(&set, ValidationMode::Strict).validation_passed())
-    })
 }
 
 /// The [`version`](super::Policies::version) that a load would have now; `None` while a file can't be read.

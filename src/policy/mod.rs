@@ -2,7 +2,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `source`, `load` | files → statements → policies, every fault with its place |
+//! | `source`, `load`, `validation` | files → statements → policies, every fault with its place |
 //! | `fragments`, `vocabulary` | the schema, and the action of each call |
 //! | [`grants`] | documents that say who may do what → policies |
 //! | `entities` | principals and targets as Cedar sees them |
@@ -34,6 +34,7 @@ mod load;
 pub mod settings;
 mod source;
 pub mod store;
+mod validation;
 mod varying;
 mod vocabulary;
 

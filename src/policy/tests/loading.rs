@@ -243,6 +243,28 @@ fn many_policies_keep_their_order_and_their_places() {
 }
 
 #[test]
+fn each_of_many_alike_is_told() {
+    let scope = |user: &str| format!("permit(principal == {user}, action, resource);");
+    let [agent, other] = [scope("Agent::\"a\""), scope("Agent::\"b\"")];
+    let [stranger, another] = [scope("User::\"a\""), scope("User::\"b\"")];
+    let text = [&*agent, &stranger, &other, &another].join("\n");
+    let found = faults(&[("a.cedar", &text)]);
+    let starts = ["a.cedar:2:", "a.cedar:4:"];
+    assert_eq!(found.len(), starts.len(), "{found:#?}");
+    assert!(found.iter().zip(starts).all(|(fault, start)| fault.starts_with(start)), "{found:#?}");
+
+    // A letter that only looks like one of ours, as it is and escaped.
+    let [odd, escaped] = [scope("Agent::\"\u{430}gent\""), scope("Agent::\"\\u{430}gent\"")];
+    for (position, suspect) in [(2, odd), (3, escaped)] {
+        let mut lines = [&*agent; 4];
+        lines[position] = &suspect;
+        let warnings = policies(&lines.join("\n")).warnings().to_vec();
+        let lines: Vec<_> = warnings.iter().map(|warning| warning.line).collect();
+        assert_eq!(lines, [Some(position + 1)], "{warnings:#?}");
+    }
+}
+
+#[test]
 fn the_examples_of_the_documentation_load() {
     let page = include_str!("../../../docs/policies.md");
     let blocks = |language: &str| -> String {
