@@ -100,3 +100,125 @@ fn time(minute: u16) -> Time {
     let minute = i8::try_from(minute % 60).unwrap_or_default();
     Time::new(hour, minute, 0, 0).unwrap_or(Time::MIN)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn berlin() -> TimeZone {
+        TimeZone::get("Europe/Berlin").expect("a zone")
+    }
+
+    fn unix(text: &str) -> Duration {
+        let at: Timestamp = text.parse().expect("a time");
+        Duration::from_secs(at.as_second().try_into().expect("after 1970"))
+    }
+
+    fn weekdays() -> Vec<Weekday> {
+        Weekday::Monday.cycle_forward().take(5).collect()
+    }
+
+    fn every_day() -> Vec<Weekday> {
+        Weekday::Monday.cycle_forward().take(7).collect()
+    }
+
+    #[test]
+    fn hours_open_and_close_by_the_wall_clock() {
+        const HOUR: u64 = 3_600;
+        let office = Hours::new(weekdays(), 8 * 60, 18 * 60, berlin()).expect("hours");
+        let night = Hours::new(vec![Weekday::Sunday], 22 * 60, 6 * 60, berlin()).expect("hours");
+        // In 2026 the clock goes on an hour at 01:00Z on 29 March, and back at 01:00Z on 25 October.
+        let gap = Hours::new(every_day(), 150, 240, berlin()).expect("hours");
+        let into_gap = Hours::new(every_day(), 60, 150, berlin()).expect("hours");
+        let fold = Hours::new(every_day(), 135, 150, berlin()).expect("hours");
+        let through_fold = Hours::new(every_day(), 60, 150, berlin()).expect("hours");
+        let day = Hours::new(vec![Weekday::Monday], 0, DAY, berlin()).expect("hours");
+        for (hours, now, wait) in [
+            (&office, "2026-03-27T07:00:00Z", None),
+            (&office, "2026-03-27T16:59:59Z", None),
+            (&office, "2026-03-27T06:59:59Z", Some(1)),
+            // From Friday evening to Monday morning, an hour less for the clock that is set.
+            (&office, "2026-03-27T17:00:00Z", Some(2 * 24 * HOUR + 13 * HOUR)),
+            (&office, "2026-06-01T06:00:00Z", None),
+            (&night, "2026-06-07T19:59:59Z", Some(1)),
+            (&night, "2026-06-07T20:00:00Z", None),
+            (&night, "2026-06-08T03:59:59Z", None),
+            (&night, "2026-06-08T04:00:00Z", Some(6 * 24 * HOUR + 16 * HOUR)),
+            // 02:30 is skipped: it begins when the clock shows 03:00.
+            (&gap, "2026-03-29T00:59:59Z", Some(1)),
+            (&gap, "2026-03-29T01:00:00Z", None),
+            (&gap, "2026-03-29T01:59:59Z", None),
+            (&gap, "2026-03-29T02:00:00Z", Some(22 * HOUR + HOUR / 2)),
+            (&into_gap, "2026-03-29T00:59:59Z", None),
+            (&into_gap, "2026-03-29T01:00:00Z", Some(22 * HOUR)),
+            // 02:15 comes twice.
+            (&fold, "2026-10-25T00:15:00Z", None),
+            (&fold, "2026-10-25T00:30:00Z", Some(HOUR - HOUR / 4)),
+            (&fold, "2026-10-25T01:15:00Z", None),
+            (&fold, "2026-10-25T01:30:00Z", Some(23 * HOUR + HOUR * 3 / 4)),
+            // Closed at the first 02:30, and open again as the clock goes back to 02:00.
+            (&through_fold, "2026-10-25T00:29:59Z", None),
+            (&through_fold, "2026-10-25T00:30:00Z", Some(HOUR / 2)),
+            (&through_fold, "2026-10-25T01:00:00Z", None),
+            (&day, "2026-06-07T21:59:59Z", Some(1)),
+            (&day, "2026-06-07T22:00:00Z", None),
+            (&day, "2026-06-08T21:59:59Z", None),
+        ] {
+            let opens_in = hours.opens_in(unix(now)).map(|wait| wait.as_secs());
+            assert_eq!(opens_in, wait, "{hours:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_not_lost() {
+        let office = Hours::new(weekdays(), 8 * 60, 18 * 60, berlin()).expect("hours");
+        let now = unix("2026-03-27T06:59:59Z") + Duration::from_millis(250);
+        assert_eq!(office.opens_in(now), Some(Duration::from_millis(750)));
+        assert_eq!(office.opens_in(Duration::MAX), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn what_says_nothing_is_no_hours() {
+        for (days, from, to, error) in [
+            (vec![], 0, 60, HoursError::Days),
+            (weekdays(), 60, 60, HoursError::Minutes),
+            (weekdays(), 60, 0, HoursError::Minutes),
+            (weekdays(), DAY, 60, HoursError::Minutes),
+            (weekdays(), 0, DAY + 1, HoursError::Minutes),
+        ] {
+            assert_eq!(Hours::new(days, from, to, TimeZone::UTC), Err(error), "{from} to {to}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Minute by minute, through both days on which clocks are set, also by half an hour: closed until it is
+        /// said to open, and open then.
+        #[test]
+        fn it_opens_when_it_says(
+            from in 0..DAY,
+            length in 1..DAY,
+            day in 0..7_usize,
+            zone in prop::sample::select(vec!["Europe/Berlin", "Australia/Lord_Howe", "UTC"]),
+            at in prop::sample::select(vec!["2026-03-28T10:00:00Z", "2026-10-24T10:00:00Z", "2026-04-04T02:00:00Z"]),
+            minutes in 0..3_000_u64,
+        ) {
+            let zone = TimeZone::get(zone).expect("a zone");
+            let day = Weekday::Monday.cycle_forward().nth(day).expect("a day");
+            let to = (from + length) % DAY;
+            let Ok(hours) = Hours::new(vec![day], from, to, zone) else { return Ok(()) };
+            let now = unix(at) + Duration::from_secs(60 * minutes);
+            let Some(wait) = hours.opens_in(now) else { return Ok(()) };
+            prop_assert!(wait <= Duration::from_secs(8 * 24 * 3_600), "{wait:?}");
+            prop_assert_eq!(wait.as_secs() % 60, 0);
+            prop_assert_eq!(hours.opens_in(now + wait), None);
+            for minute in 0..wait.as_secs() / 60 {
+                let then = Duration::from_secs(60 * minute);
+                prop_assert_eq!(hours.opens_in(now + then), Some(wait - then));
+            }
+        }
+    }
+}

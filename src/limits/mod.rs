@@ -39,3 +39,6 @@ pub use limited::{Exceeded, Limited};
 pub use limiter::{Counted, Limiter, Now, Taken, Untaken};
 pub use settings::Limit;
 pub use subject::{Callers, Subject, Touched, When};
+
+#[cfg(test)]
+mod tests;

@@ -82,3 +82,65 @@ impl Table {
         self.cells.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::{cell::Laws, meter::Law, settings::Quota};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn key(number: usize) -> Key {
+        Key::of([number.to_string().as_str()].into_iter())
+    }
+
+    /// One token, back after a second.
+    fn laws() -> Laws {
+        let one = 1.try_into().expect("more than zero");
+        let quota = Quota::Rate { tokens: one, period: Duration::from_secs(1), burst: one };
+        Laws { whole: Law::from(&quota), shared: None }
+    }
+
+    /// Takes a token, if there is one.
+    fn take(table: &mut Table, number: usize, now: u64) -> bool {
+        let place = table.place(key(number), now);
+        match table.cell(place).take(&laws(), now, 1) {
+            Ok(cell) => {
+                table.set(place, cell);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    #[test]
+    fn a_full_table_gives_no_tokens_back() {
+        let mut table = Table::of(10);
+        for number in 0..10 {
+            assert!(take(&mut table, number, SECOND), "{number}");
+        }
+        // All others share one token, however many they are.
+        let served = (10..10_000).filter(|number| take(&mut table, *number, SECOND + 1)).count();
+        assert_eq!((served, table.len()), (1, 10));
+        for number in 0..10 {
+            assert!(!take(&mut table, number, SECOND + 2), "{number} has none yet");
+        }
+        // When tokens are back there is room again, and as many keys as before.
+        let later = 3 * SECOND;
+        let served = (0..100).filter(|number| take(&mut table, *number, later)).count();
+        assert_eq!((served, table.len()), (11, 10));
+    }
+
+    #[test]
+    fn what_is_full_again_is_forgotten_in_time() {
+        let mut table = Table::default();
+        for number in 0..100_000 {
+            let now = u64::try_from(number).expect("small") * SECOND / 100;
+            assert!(take(&mut table, number, now), "{number}");
+            // A hundred of them have something to remember at any time.
+            assert!(table.len() <= 2 * FEW, "{} after {number}", table.len());
+        }
+    }
+}

@@ -19,6 +19,7 @@ mod grants;
 mod http;
 mod identity;
 mod ledger;
+mod limits;
 mod lists;
 mod on_behalf;
 mod ownership;

@@ -111,6 +111,8 @@ fn every_metric_is_documented() {
     metrics.server_reply("files", "delivered");
     metrics.withheld("files", "refused");
     metrics.token_exchange("files", "issued");
+    metrics.limit("per-agent", "taken");
+    metrics.set_limit_keys("per-agent", 1);
     metrics.policy_reload(true);
     metrics.policy_reload(false);
     metrics.set_unsafe_setting("mode: shadow", 1);

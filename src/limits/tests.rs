@@ -1,0 +1,512 @@
+//! All limits together: what they are about, what is taken, and that no order of calls gets past them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::{
+    limited::Kind,
+    settings::{Count, Dimension, Measure, OnStoreFailure, Quota, Sharing},
+    *,
+};
+use crate::{
+    identity::SpiffeId,
+    protocol::{Class, Method},
+    telemetry::Clock,
+};
+
+fn number(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("more than zero")
+}
+
+fn rate(tokens: u32, seconds: u64, burst: u32) -> Quota {
+    let period = Duration::from_secs(seconds);
+    Quota::Rate { tokens: number(tokens), period, burst: number(burst) }
+}
+
+fn budget(tokens: u32, seconds: Option<u64>) -> Quota {
+    Quota::Budget { tokens: number(tokens), period: seconds.map(Duration::from_secs) }
+}
+
+fn limit(name: &str, quota: Quota, per: &[Dimension]) -> Limit {
+    let per = per.iter().copied().collect();
+    let count = Count { quota, per, cost: BTreeMap::new(), sharing: None };
+    Limit { name: name.into(), when: When::default(), measure: Measure::Count(count) }
+}
+
+fn changed(mut limit: Limit, change: impl FnOnce(&mut Count)) -> Limit {
+    let Measure::Count(count) = &mut limit.measure else { panic!("it counts") };
+    change(count);
+    limit
+}
+
+fn shared(limit: Limit, on_store_failure: OnStoreFailure, replicas: u32) -> Limit {
+    let sharing = Sharing { on_store_failure, replicas: number(replicas) };
+    changed(limit, |count| count.sharing = Some(sharing))
+}
+
+/// A call as a test describes it.
+#[derive(Clone, Debug)]
+struct Call {
+    principal: SpiffeId,
+    tenant: Option<String>,
+    runs: Vec<Uuid>,
+    method: &'static str,
+    upstream: &'static str,
+    targets: Vec<(Class, Option<&'static str>)>,
+}
+
+impl Call {
+    fn of(tool: &'static str) -> Self {
+        Self {
+            principal: id("a"),
+            tenant: None,
+            runs: vec![],
+            method: "tools/call",
+            upstream: "files",
+            targets: vec![(Class::Execute, Some(tool))],
+        }
+    }
+
+    fn by(self, agent: &str) -> Self {
+        Self { principal: id(agent), ..self }
+    }
+
+    fn counted(&self, limiter: &Limiter) -> Counted {
+        let touched =
+            |(class, tool): &(Class, Option<&'static str>)| Touched { class: *class, tool: *tool };
+        let targets: Vec<_> = self.targets.iter().map(touched).collect();
+        limiter.count(&Subject {
+            principal: &self.principal,
+            tenant: self.tenant.as_deref(),
+            runs: &self.runs,
+            method: &Method::parse(self.method),
+            upstream: self.upstream,
+            listener: "inbound",
+            targets: &targets,
+        })
+    }
+}
+
+fn id(agent: &str) -> SpiffeId {
+    SpiffeId::parse(&format!("spiffe://td/{agent}")).expect("an ID")
+}
+
+/// A limiter with a clock of the test's own.
+struct Site {
+    limiter: Limiter,
+    began: Instant,
+    now: Duration,
+}
+
+impl Site {
+    fn new(limits: impl Into<Vec<Limit>>) -> Self {
+        let began = Clock.instant();
+        Self { limiter: Limiter::new(limits.into(), began), began, now: Duration::ZERO }
+    }
+
+    fn instant(&self) -> Instant {
+        self.began + self.now
+    }
+
+    fn try_take(&self, call: &Call) -> Result<(), Untaken> {
+        let now = Now { instant: self.instant(), unix: self.now };
+        call.counted(&self.limiter).take(now).map(drop)
+    }
+
+    /// The names of the limits that it is over; the store isn't asked.
+    fn take(&self, call: &Call) -> Result<(), Vec<String>> {
+        self.try_take(call).map_err(|untaken| match untaken {
+            Untaken::Limited(limited) => {
+                limited.exceeded().map(|it| it.limit.to_string()).collect()
+            }
+            Untaken::Short(shortages) => panic!("{shortages:?}"),
+        })
+    }
+
+    fn limited(&self, call: &Call) -> Limited {
+        match self.try_take(call) {
+            Err(Untaken::Limited(limited)) => limited,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How many calls in a row are served.
+    fn served(&self, call: &Call) -> usize {
+        (0..1_000).take_while(|_| self.try_take(call).is_ok()).count()
+    }
+}
+
+#[test]
+fn a_limit_is_about_what_it_says() {
+    let when = |change: fn(&mut When)| {
+        let mut limit = limit("few", rate(1, 3_600, 1), &[]);
+        change(&mut limit.when);
+        limit
+    };
+    let echo = Call::of("echo");
+    for (what, limit, call, about) in [
+        ("anything", when(|_| {}), echo.clone(), true),
+        ("another tool", when(|it| it.tools = ["look".into()].into()), echo.clone(), false),
+        ("the tool", when(|it| it.tools = ["echo".into()].into()), echo.clone(), true),
+        ("another upstream", when(|it| it.upstreams = ["mail".into()].into()), echo.clone(), false),
+        ("the upstream", when(|it| it.upstreams = ["files".into()].into()), echo.clone(), true),
+        ("another class", when(|it| it.classes = vec![Class::Read]), echo.clone(), false),
+        ("the method", when(|it| it.methods = ["tools/call".into()].into()), echo.clone(), true),
+        ("another method", when(|it| it.methods = ["a".into()].into()), echo.clone(), false),
+        (
+            "the caller",
+            when(|it| it.principals = vec![Callers::parse("spiffe://td/a").expect("an ID")]),
+            echo.clone(),
+            true,
+        ),
+        (
+            "a caller whose name begins alike",
+            when(|it| it.principals = vec![Callers::parse("spiffe://td/a/*").expect("IDs")]),
+            echo.clone().by("ab"),
+            false,
+        ),
+        (
+            "callers below",
+            when(|it| it.principals = vec![Callers::parse("spiffe://td/a/*").expect("IDs")]),
+            echo.clone().by("a/b"),
+            true,
+        ),
+        (
+            "lists, unless they are named",
+            when(|_| {}),
+            Call { targets: vec![(Class::List, None)], ..echo.clone() },
+            false,
+        ),
+        (
+            "lists that are named",
+            when(|it| it.classes = vec![Class::List]),
+            Call { targets: vec![(Class::List, None)], ..echo.clone() },
+            true,
+        ),
+        (
+            "what holds a connection together, even if it is named",
+            when(|it| it.classes = vec![Class::Control]),
+            Call { targets: vec![(Class::Control, None)], ..echo.clone() },
+            false,
+        ),
+    ] {
+        let site = Site::new([limit]);
+        assert_eq!(site.take(&call), Ok(()), "{what}");
+        assert_eq!(site.take(&call).is_err(), about, "{what}");
+    }
+}
+
+#[test]
+fn what_is_counted_apart() {
+    let echo = Call::of("echo");
+    let runs = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let tenant = |name: &str| Some(name.to_owned());
+    for (per, one, other, apart) in [
+        (Dimension::Principal, echo.clone(), echo.clone().by("b"), true),
+        (Dimension::Principal, echo.clone(), Call::of("look"), false),
+        (Dimension::Tool, echo.clone(), Call::of("look"), true),
+        (Dimension::Tool, echo.clone(), echo.clone().by("b"), false),
+        (Dimension::Upstream, echo.clone(), Call { upstream: "mail", ..echo.clone() }, true),
+        (Dimension::Method, echo.clone(), Call { method: "other", ..echo.clone() }, true),
+        (
+            Dimension::Class,
+            echo.clone(),
+            Call { targets: vec![(Class::Read, Some("echo"))], ..echo.clone() },
+            true,
+        ),
+        (
+            Dimension::Tenant,
+            Call { tenant: tenant("x"), ..echo.clone() },
+            Call { tenant: tenant("y"), ..echo.clone() },
+            true,
+        ),
+        (
+            Dimension::Tenant,
+            Call { tenant: tenant("x"), ..echo.clone() },
+            Call { tenant: tenant("x"), ..echo.clone() }.by("b"),
+            false,
+        ),
+        // Those who tell none count together.
+        (Dimension::Tenant, echo.clone(), echo.clone().by("b"), false),
+        (
+            Dimension::Tenant,
+            Call { tenant: tenant("x"), ..echo.clone() },
+            Call {
+                tenant: tenant("x"),
+                principal: SpiffeId::parse("spiffe://other/a").expect("an ID"),
+                ..echo.clone()
+            },
+            true,
+        ),
+        (
+            Dimension::Run,
+            Call { runs: vec![runs[0]], ..echo.clone() },
+            Call { runs: vec![runs[1]], ..echo.clone() },
+            true,
+        ),
+        // A call of two runs takes of both.
+        (
+            Dimension::Run,
+            Call { runs: runs.to_vec(), ..echo.clone() },
+            Call { runs: vec![runs[1]], ..echo.clone() },
+            false,
+        ),
+        // A call of no run begins one.
+        (Dimension::Run, echo.clone(), echo.clone(), true),
+    ] {
+        let site = Site::new([limit("one", rate(1, 3_600, 1), &[per])]);
+        assert_eq!(site.take(&one), Ok(()), "{per:?}");
+        assert_eq!(site.take(&other).is_ok(), apart, "{per:?} {one:?} {other:?}");
+    }
+}
+
+/// Names that run together as text are no other name.
+#[test]
+fn no_two_callers_can_be_put_together_as_one() {
+    let site =
+        Site::new([limit("one", rate(1, 3_600, 1), &[Dimension::Tool, Dimension::Upstream])]);
+    let named = |tool, upstream| Call { upstream, ..Call::of(tool) };
+    for (tool, upstream) in [("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc")] {
+        assert_eq!(site.take(&named(tool, upstream)), Ok(()), "{tool} {upstream}");
+    }
+}
+
+#[test]
+fn all_are_checked_before_any_is_charged() {
+    let few = limit("few", rate(2, 3_600, 2), &[]);
+    let some = limit("some", budget(3, Some(60)), &[]);
+    let many = limit("many", rate(100, 60, 5), &[]);
+    let mut site = Site::new([some, many, few]);
+    let call = Call::of("echo");
+    assert_eq!(site.served(&call), 2);
+    for _ in 0..10 {
+        assert_eq!(site.take(&call), Err(vec!["few".to_owned()]));
+    }
+    // The budget has one left, and the refusals took nothing of it.
+    site.now = Duration::from_secs(59);
+    let two = Call { targets: vec![(Class::Read, None), (Class::Read, None)], ..call.clone() };
+    let limited = site.limited(&two);
+    assert_eq!((&*limited.worst.limit, limited.others.len()), ("few", 1));
+    assert_eq!(&*limited.others[0].limit, "some");
+    assert_eq!(limited.retry_after(), Some(Duration::from_secs(3_600 - 59)));
+    assert_eq!(limited.others[0].retry_after, Some(Duration::from_secs(1)));
+    let Kind::Budget(level) = limited.others[0].kind else { panic!("{limited:?}") };
+    assert_eq!((level.quota, level.remaining), (3, 1));
+    let told = "too many calls for the limit `few` and over `some`; try again in 3541 s";
+    assert_eq!(limited.to_string(), told);
+}
+
+#[test]
+fn a_budget_comes_back_all_at_once() {
+    let mut site = Site::new([limit("daily", budget(3, Some(60)), &[Dimension::Principal])]);
+    let call = Call::of("echo");
+    site.now = Duration::from_secs(1_000);
+    assert_eq!(site.served(&call), 3);
+    site.now += Duration::from_millis(59_999);
+    let limited = site.limited(&call);
+    assert_eq!((limited.retry_after_ms(), site.served(&call)), (Some(1), 0));
+    site.now += Duration::from_millis(1);
+    assert_eq!(site.served(&call), 3);
+}
+
+#[test]
+fn a_run_has_its_budget_once() {
+    let mut site = Site::new([limit("run", budget(3, None), &[Dimension::Run])]);
+    let call = Call { runs: vec![Uuid::from_u128(1)], ..Call::of("echo") };
+    let two = Call { targets: vec![(Class::Execute, None); 2], ..call.clone() };
+    assert_eq!(site.take(&two), Ok(()));
+    for hour in 0..48 {
+        site.now = Duration::from_secs(hour * 1_800);
+        let limited = site.limited(&two);
+        assert_eq!((limited.retry_after(), limited.retry_after_ms()), (None, None));
+        assert!(limited.to_string().ends_with("trying again doesn't help"), "{limited}");
+    }
+}
+
+#[test]
+fn tools_cost_what_they_cost() {
+    let cost = [("dear".into(), 5), ("free".into(), 0)];
+    let dear = changed(limit("all", rate(6, 3_600, 6), &[]), |count| count.cost = cost.into());
+    let site = Site::new([dear]);
+    assert_eq!(site.served(&Call::of("free")), 1_000);
+    assert_eq!(site.served(&Call::of("dear")), 1);
+    assert_eq!(site.served(&Call::of("echo")), 1);
+    assert_eq!(site.served(&Call::of("free")), 1_000);
+    // More than there ever is.
+    let seven = Call { targets: vec![(Class::Read, None); 7], ..Call::of("echo") };
+    assert_eq!(site.limited(&seven).retry_after(), None);
+}
+
+/// What a store says to a replica that asks for tokens.
+#[test]
+fn a_shared_limit_lives_on_leases() {
+    let few = limit("few", rate(20, 60, 20), &[Dimension::Principal]);
+    let mut site = Site::new([shared(few, OnStoreFailure::Deny, 1)]);
+    let call = Call::of("echo");
+    let short = |site: &Site| match site.try_take(&call) {
+        Err(Untaken::Short(shortages)) => shortages,
+        other => panic!("{other:?}"),
+    };
+    let shortages = short(&site);
+    let [shortage] = &*shortages else { panic!("{shortages:?}") };
+    assert_eq!((&**shortage.limit(), shortage.need(), shortage.want()), ("few", 1, 2));
+    assert_eq!(*shortage.quota(), rate(20, 60, 20));
+    let lease = Lease { tokens: 2, valid_for: Duration::from_secs(1) };
+    shortage.feed(Outcome::Granted(lease), site.instant());
+    assert_eq!((site.served(&call), short(&site).len()), (2, 1));
+    // Two that ask at once each get what they asked for.
+    shortage.feed(Outcome::Granted(lease), site.instant());
+    shortage.feed(Outcome::Granted(lease), site.instant());
+    assert_eq!(site.served(&call), 4);
+    // What isn't used in time is lost.
+    shortage.feed(Outcome::Granted(lease), site.instant());
+    site.now += Duration::from_secs(1);
+    short(&site);
+    // There are none: nobody asks again before there are.
+    let wait = Duration::from_secs(3);
+    shortage.feed(Outcome::Refused { retry_after: Some(wait) }, site.instant());
+    site.now += Duration::from_secs(1);
+    assert_eq!(site.limited(&call).retry_after(), Some(Duration::from_secs(2)));
+    site.now += Duration::from_secs(2);
+    short(&site);
+    shortage.feed(Outcome::Refused { retry_after: None }, site.instant());
+    site.now += Duration::from_secs(10_000);
+    assert_eq!(site.limited(&call).retry_after(), None);
+}
+
+#[test]
+fn a_store_that_is_down_never_means_unlimited() {
+    for (on_failure, replicas, served) in [
+        (OnStoreFailure::Local, 1, 6),
+        (OnStoreFailure::Local, 2, 3),
+        (OnStoreFailure::Local, 100, 1),
+        (OnStoreFailure::Deny, 1, 0),
+        (OnStoreFailure::UnsafeAllow, 1, 1_000),
+    ] {
+        let few = limit("few", budget(6, Some(60)), &[]);
+        let mut site = Site::new([shared(few, on_failure, replicas)]);
+        let mut total = 0;
+        let call = Call::of("echo");
+        // Within the period, the store is asked now and then, and never answers.
+        for second in 0..59 {
+            site.now = Duration::from_secs(second);
+            if let Err(Untaken::Short(shortages)) = site.try_take(&call) {
+                shortages.iter().for_each(|it| it.feed(Outcome::Unavailable, site.instant()));
+            }
+            total += site.served(&call);
+            if on_failure == OnStoreFailure::UnsafeAllow {
+                break;
+            }
+        }
+        assert_eq!(total, served, "{on_failure:?} {replicas}");
+    }
+}
+
+#[test]
+fn a_limit_that_refuses_here_asks_no_store() {
+    let few = limit("few", rate(1, 3_600, 1), &[]);
+    let many = shared(limit("many", rate(100, 60, 5), &[]), OnStoreFailure::Local, 1);
+    let site = Site::new([few, many]);
+    let call = Call::of("echo");
+    let Err(Untaken::Short(shortages)) = site.try_take(&call) else { panic!("it is short") };
+    let lease = Lease { tokens: 1, valid_for: Duration::from_secs(60) };
+    shortages[0].feed(Outcome::Granted(lease), site.instant());
+    assert_eq!(site.take(&call), Ok(()));
+    assert_eq!(site.take(&call), Err(vec!["few".to_owned()]));
+}
+
+/// One step of a simulation: how long after the last one (ms), who, which tool, how many targets.
+type Step = (u64, u8, u8, usize);
+
+/// Tokens that a step takes of a limit, and of which share of it.
+fn taken(limit: &Limit, (_, agent, tool, targets): Step) -> (String, u64) {
+    let Measure::Count(count) = &limit.measure else { panic!("it counts") };
+    let values: BTreeSet<_> = count.per.iter().collect();
+    let share = values.into_iter().map(|dimension| match dimension {
+        Dimension::Principal => format!("p{agent}"),
+        Dimension::Tool => format!("t{tool}"),
+        other => panic!("{other:?}"),
+    });
+    let cost = count.cost.get(TOOLS[usize::from(tool)]).copied().unwrap_or(1);
+    (share.collect(), u64::from(cost) * u64::try_from(targets).expect("small"))
+}
+
+const TOOLS: [&str; 3] = ["echo", "look", "dear"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Calls of several agents at any times: no share of any limit ever gets more than it may, and whoever is
+    /// refused is over what the refusal names, gets nothing taken, and is served when it said.
+    #[test]
+    fn no_order_of_calls_gets_past_limits(
+        steps in prop::collection::vec((0..2_000_u64, 0..3_u8, 0..3_u8, 1..4_usize), 1..150),
+    ) {
+        let limits = [
+            limit("a", rate(5, 10, 4), &[Dimension::Principal]),
+            changed(limit("b", rate(3, 2, 9), &[Dimension::Tool]), |count| {
+                count.cost = [("dear".into(), 3)].into();
+            }),
+            limit("c", budget(10, Some(20)), &[]),
+            limit("d", budget(4, Some(5)), &[Dimension::Principal, Dimension::Tool]),
+        ];
+        let mut site = Site::new(limits.clone());
+        // Limit and share → when how much was taken.
+        let mut history: BTreeMap<(usize, String), Vec<(u64, u64)>> = BTreeMap::new();
+        for step in steps {
+            let (pause, agent, tool, targets) = step;
+            site.now += Duration::from_millis(pause);
+            let now = u64::try_from(site.now.as_millis()).expect("small");
+            let target = (Class::Execute, Some(TOOLS[usize::from(tool)]));
+            let call = Call { targets: vec![target; targets], ..Call::of("echo") };
+            let call = call.by(&format!("agent-{agent}"));
+            let refusal = match site.try_take(&call) {
+                Ok(()) => {
+                    for (at, limit) in limits.iter().enumerate() {
+                        let (share, tokens) = taken(limit, step);
+                        history.entry((at, share)).or_default().push((now, tokens));
+                    }
+                    continue;
+                }
+                Err(Untaken::Limited(limited)) => limited,
+                Err(Untaken::Short(shortages)) => panic!("{shortages:?}"),
+            };
+            // Where nobody else comes first, the wait is enough and not too long.
+            let Some(wait) = refusal.retry_after() else { continue };
+            let later = |wait| {
+                let now = Now { instant: site.instant() + wait, unix: site.now };
+                matches!(call.counted(&site.limiter).take(now), Err(Untaken::Limited(_)))
+            };
+            prop_assert!(later(wait - Duration::from_nanos(1)), "{refusal:?} waits too long");
+        }
+        for ((at, share), taken) in &history {
+            let Measure::Count(count) = &limits[*at].measure else { panic!("it counts") };
+            for (from, (start, _)) in taken.iter().enumerate() {
+                let mut sum = 0;
+                for (end, tokens) in &taken[from..] {
+                    sum += tokens;
+                    let span = end - start;
+                    let most = match count.quota {
+                        Quota::Rate { tokens, period, burst } => {
+                            let period = u64::try_from(period.as_millis()).expect("small");
+                            u64::from(burst.get()) + span * u64::from(tokens.get()) / period
+                        }
+                        // Two windows may meet within one period.
+                        Quota::Budget { tokens, period } => {
+                            let period = period.expect("one").as_millis();
+                            let windows = u128::from(span) / period + 2;
+                            u64::from(tokens.get()) * u64::try_from(windows).expect("small")
+                        }
+                    };
+                    prop_assert!(sum <= most, "{} of {} {}: {}", sum, limits[*at].name, share, most);
+                }
+            }
+        }
+    }
+}
