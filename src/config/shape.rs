@@ -20,7 +20,7 @@ mod upstream;
 
 pub(super) use admission::{Breaker, Bulkhead};
 pub(super) use agent::{AgentCard, PushNotifications, Sign};
-pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Tls};
+pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Shield, Tls};
 pub(super) use rate_limit::{Class, Day, Dimension, Hours, OnStoreFailure, RateLimit, When};
 pub(super) use upstream::{
     Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream, UpstreamTimeouts,

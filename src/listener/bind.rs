@@ -8,6 +8,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     os::fd::IntoRawFd,
+    sync::Arc,
 };
 
 use pingora::{
@@ -17,6 +18,8 @@ use pingora::{
     server::{Fds, ListenFds},
     services::listening::Service,
 };
+
+use super::shield::Shield;
 
 /// pingora would put 64 KiB, all of them written to, in front of each connection for as long as it is open,
 /// and event streams are open for hours. Heads and bodies have buffers of their own, which are read into
@@ -48,15 +51,17 @@ impl Bound {
         self.address
     }
 
-    /// A service of `app` on this socket, with the table to start it with:
+    /// A service of `app` on this socket, behind `shield`, with the table to start it with:
     /// `service.start_service(Some(sockets), shutdown, 1)`.
     pub fn serve<A: ServerApp>(
         self,
         name: &str,
         app: A,
         tls: Option<TlsSettings>,
+        shield: Shield,
     ) -> (Service<A>, ListenFds) {
         let mut service = Service::new(name.to_owned(), app);
+        service.set_connection_filter(Arc::new(shield));
         let address = self.address.to_string();
         let endpoint = ListenerConfig::tcp(address.as_str());
         service.add_listener(match tls {

@@ -2,8 +2,9 @@
 //!
 //! pingora's own hook (feature `connection_filter`) sees connections come but not go, so it can't count.
 //! This wraps the application instead: a connection counts from the end of its handshake to its close.
-//! Handshakes in progress aren't counted; pingora ends them after 60 s. It waits for ever, though, for
-//! whoever has chosen HTTP/2 to begin with it, so that wait is bounded here.
+//! Handshakes in progress aren't counted here, only for each address by [`Shield`]; pingora ends them after
+//! 60 s. It waits for ever, though, for whoever has chosen HTTP/2 to begin with it, so that wait is bounded
+//! here.
 
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
@@ -15,7 +16,7 @@ use pingora::{
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::peer::Connection;
+use super::{peer::Connection, shield::Shield};
 use crate::telemetry::Metrics;
 
 /// The connections of a listener, counted. Clones count together.
@@ -30,6 +31,7 @@ pub struct Connections {
 pub struct Limited<A> {
     app: Arc<A>,
     connections: Connections,
+    shield: Shield,
     metrics: Metrics,
     listener: Arc<str>,
     first_request: Duration,
@@ -49,16 +51,17 @@ impl Connections {
 }
 
 impl<A> Limited<A> {
-    /// Caps the connections of `app`, and counts them under the listener's name. A TLS connection for which
-    /// `app` hasn't called [`super::begun`] within `first_request` is closed.
+    /// Caps the connections of `app`, tells `shield` of them, and counts them under the listener's name. A TLS
+    /// connection for which `app` hasn't called [`super::begun`] within `first_request` is closed.
     pub fn new(
         app: Arc<A>,
         connections: Connections,
+        shield: Shield,
         metrics: Metrics,
         listener: &str,
         first_request: Duration,
     ) -> Self {
-        Self { app, connections, metrics, listener: listener.into(), first_request }
+        Self { app, connections, shield, metrics, listener: listener.into(), first_request }
     }
 }
 
@@ -69,6 +72,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
         session: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
+        let digest = session.get_socket_digest();
+        let address = digest.as_ref().and_then(|digest| digest.peer_addr()?.as_inet());
+        let counted = self.shield.opened(address);
         let Ok(place) = Arc::clone(&self.connections.free).try_acquire_owned() else {
             self.metrics.refuse_connection(&self.listener, "limit");
             tracing::debug!(most = self.connections.most, "connection closed: too many");
@@ -79,7 +85,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
         let limit = self.first_request;
         // pingora's task has room for a handshake, some 9 KiB, for as long as it runs. It ends here.
         tokio::spawn(async move {
-            let _held = (place, open);
+            let _held = (place, open, counted);
             let tls = session.get_ssl_digest();
             let connection = tls.as_deref().and_then(Connection::of);
             tokio::select! {

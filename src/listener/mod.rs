@@ -5,6 +5,7 @@ mod limit;
 mod peer;
 mod refusals;
 pub mod settings;
+pub mod shield;
 pub mod tls;
 
 pub use bind::Bound;
@@ -12,3 +13,4 @@ pub use limit::{Connections, Limited};
 pub use peer::{begun, peer};
 pub use refusals::OnRefusal;
 pub use settings::{Direction, Door, Settings};
+pub use shield::Shield;

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use url::Url;
 
+use super::shield;
 use crate::identity::SpiffeId;
 
 /// Which way the calls of a listener go.
@@ -69,6 +70,8 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// Most connections at once; further ones are closed when their handshake is complete.
     pub max_connections: usize,
+    /// What one address may take of them.
+    pub shield: shield::Settings,
     /// Time for a request's head to arrive.
     pub head_timeout: Duration,
     /// Time for a request's body to arrive.
@@ -93,6 +96,8 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     #[test]
@@ -113,6 +118,11 @@ mod tests {
                 hosts: vec![],
                 origins: vec![],
                 max_connections: 1,
+                shield: shield::Settings {
+                    connections: 1,
+                    new_per_second: NonZeroU32::MIN,
+                    loopback: false,
+                },
                 head_timeout: Duration::ZERO,
                 body_timeout: Duration::ZERO,
                 stall_timeout: Duration::ZERO,

@@ -94,7 +94,7 @@ fn bare_host(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{num::NonZeroU32, time::Duration};
 
     use super::*;
     use crate::{identity::SpiffeId, listener::Door};
@@ -110,6 +110,11 @@ mod tests {
             hosts: owned(hosts),
             origins: owned(origins),
             max_connections: 1,
+            shield: listener::shield::Settings {
+                connections: 1,
+                new_per_second: NonZeroU32::MIN,
+                loopback: false,
+            },
             head_timeout: Duration::ZERO,
             body_timeout: Duration::ZERO,
             stall_timeout: Duration::ZERO,

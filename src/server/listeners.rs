@@ -14,7 +14,7 @@ use crate::{
     exchange::Record,
     identity::Source,
     ledger::{Entry, Event},
-    listener::{Bound, Connections, Door, Limited, Settings, tls},
+    listener::{Bound, Connections, Door, Limited, Settings, Shield, tls},
     proxy::Proxy,
     telemetry::Metrics,
 };
@@ -62,9 +62,11 @@ pub(super) fn serve(
 ) {
     let (name, address) = (&settings.name, ready.address());
     let connections = Connections::new(settings.max_connections);
+    let shield = Shield::new(settings.shield, metrics.clone(), name);
     let (proxy, first_request) = (Arc::clone(proxy), settings.head_timeout);
-    let app = Limited::new(proxy, connections, metrics.clone(), name, first_request);
-    let (mut service, sockets) = ready.bound.serve(name, app, ready.tls);
+    let app =
+        Limited::new(proxy, connections, shield.clone(), metrics.clone(), name, first_request);
+    let (mut service, sockets) = ready.bound.serve(name, app, ready.tls, shield);
     let closed = closed.clone();
     tokio::spawn(async move { service.start_service(Some(sockets), closed, 1).await });
     tracing::info!(listener = name, %address, "listening");

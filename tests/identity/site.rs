@@ -1,6 +1,6 @@
 //! A listener that tells each caller who it is, and a caller.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lictor::{
     identity::{Files, Settings, Source, Status, tls::provider},
-    listener::{self, Bound, Connections, Limited},
+    listener::{self, Bound, Connections, Limited, Shield, shield},
     telemetry::Clock,
     telemetry::Metrics,
 };
@@ -78,9 +78,14 @@ impl Site {
         let tls = listener::tls::settings(source, Box::new(|_| ())).expect("settings");
         let connections = Connections::new(most);
         let app = Arc::new(Whoami { source: Arc::clone(source) });
-        let app =
-            Limited::new(app, connections.clone(), Metrics::new(), "test", Duration::from_secs(60));
-        let (mut service, sockets) = bound.serve("whoami", app, Some(tls));
+        // Whatever comes here comes from loopback.
+        let settings =
+            shield::Settings { connections: 1, new_per_second: NonZeroU32::MIN, loopback: false };
+        let metrics = Metrics::new();
+        let shield = Shield::new(settings, metrics.clone(), "test");
+        let patience = Duration::from_secs(60);
+        let app = Limited::new(app, connections.clone(), shield.clone(), metrics, "test", patience);
+        let (mut service, sockets) = bound.serve("whoami", app, Some(tls), shield);
         let (shutdown, watch) = watch::channel(false);
         tokio::spawn(async move { service.start_service(Some(sockets), watch, 1).await });
         Self { address, connections, _shutdown: shutdown }

@@ -29,6 +29,7 @@ mod process;
 #[expect(dead_code, reason = "parts of it are for the tests of stores")]
 mod redis;
 mod sessions;
+mod shield;
 mod site;
 mod sse;
 mod stdio;

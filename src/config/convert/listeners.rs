@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
+    num::NonZeroU32,
 };
 
 use super::{Reader, names, shape};
@@ -65,6 +66,7 @@ impl Reader<'_> {
             hosts,
             origins,
             max_connections: it.max_connections.unwrap_or(10_000),
+            shield: shield(&it.shield),
             head_timeout: head?,
             body_timeout: body?,
             stall_timeout: stall?,
@@ -222,5 +224,14 @@ impl Reader<'_> {
             }
             rooted |= route.at_root;
         }
+    }
+}
+
+fn shield(it: &shape::Shield) -> listener::shield::Settings {
+    const NEW_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(99);
+    listener::shield::Settings {
+        connections: it.connections.unwrap_or(1000),
+        new_per_second: it.new_per_second.unwrap_or(NEW_PER_SECOND),
+        loopback: it.loopback,
     }
 }

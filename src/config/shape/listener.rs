@@ -1,5 +1,7 @@
 //! An entry of `listeners`, as its author writes it.
 
+use std::num::NonZeroU32;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -42,6 +44,9 @@ pub(in crate::config) struct Listener {
     /// Most connections at once.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = 10_000))]
     pub max_connections: Option<usize>,
+    /// What one address may take of them.
+    #[serde(default)]
+    pub shield: Shield,
     /// How long callers may take.
     #[serde(default)]
     pub timeouts: ListenerTimeouts,
@@ -71,6 +76,22 @@ pub(in crate::config) enum Tls {
     Mutual,
     /// Plain HTTP on a loopback address; every caller is the listener's `identity`.
     None,
+}
+
+/// What one address may take: an IPv4 address, or the /64 of an IPv6 address.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct Shield {
+    /// Most connections at once.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = 1000))]
+    pub connections: Option<usize>,
+    /// Most new connections a second; as many may come at once.
+    #[schemars(range(min = 1, max = 1_000_000), extend("default" = 100))]
+    pub new_per_second: Option<NonZeroU32>,
+    /// Whether loopback addresses are held to it too.
+    #[schemars(extend("default" = false))]
+    #[serde(default)]
+    pub loopback: bool,
 }
 
 /// How long callers may take.

@@ -8,7 +8,7 @@ mod laws;
 mod state;
 mod token_exchange;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -89,6 +89,11 @@ fn the_documented_page_works_as_it_stands() {
         hosts: vec![],
         origins: vec![],
         max_connections: 10_000,
+        shield: listener::shield::Settings {
+            connections: 1000,
+            new_per_second: NonZeroU32::new(100).expect("a rate"),
+            loopback: false,
+        },
         head_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(30),
         stall_timeout: Duration::from_secs(30),
@@ -217,6 +222,7 @@ listeners:
     hosts: [MCP.example.org, 'other.example.org:8443']
     origins: ['https://App.example.org']
     maxConnections: 7
+    shield: { connections: 5, newPerSecond: 6, loopback: true }
     timeouts: { head: 1s, body: 2s, stall: 3s, idle: 1m30s, keepAlive: 4s }
     routes:
       - { path: /, protocol: mcp, upstream: one, mode: shadow }
@@ -256,6 +262,8 @@ telemetry: { logs: text, level: debug }
     assert_eq!(local.settings.hosts, ["mcp.example.org", "other.example.org:8443"]);
     assert_eq!(local.settings.origins, ["https://app.example.org"]);
     assert_eq!(local.settings.max_connections, 7);
+    let shield = local.settings.shield;
+    assert_eq!((shield.connections, shield.new_per_second.get(), shield.loopback), (5, 6, true));
     assert_eq!(local.settings.idle_timeout, Duration::from_secs(90));
     assert_eq!(local.settings.keep_alive, Duration::from_secs(4));
     assert_eq!((config.limits.answer, config.drain), (3 << 20, Duration::from_secs(120)));
