@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use super::Kind;
+use super::{Allowance, Kind};
 
 /// What kind it is of, and SHA-256 over kind, server and id.
 ///
@@ -57,7 +57,24 @@ pub(super) fn once(id: &str) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// What the tokens of a limit for one of its keys are found by. Another kind of allowance has another count, since
+/// what is kept of it says something else.
+pub(super) fn tokens(allowance: &Allowance, limit: &str, key: &str) -> [u8; 32] {
+    let code = match allowance {
+        Allowance::Rate { .. } => 5,
+        Allowance::Window { .. } => 6,
+        Allowance::Once { .. } => 7,
+    };
+    let mut hash = Sha256::new();
+    hash.update([code]);
+    hash.update(u64::try_from(limit.len()).unwrap_or(u64::MAX).to_be_bytes());
+    hash.update(limit);
+    hash.update(key);
+    hash.finalize().into()
+}
+
 /// Part of what is stored: a number that was used is never given to another kind.
+/// 5 to 7 are those of [`tokens`].
 fn code(kind: Kind) -> u8 {
     match kind {
         Kind::Session => 1,

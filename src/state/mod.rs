@@ -1,7 +1,8 @@
 //! State that outlives a call: what belongs to whom.
 //!
 //! A server hands out ids that are of use to whoever knows them: sessions, tasks, states of a call that goes on.
-//! [`Owners`] remembers to whom each of them was given, so that nobody else can use it.
+//! [`Owners`] remembers to whom each of them was given, so that nobody else can use it. What replicas have to
+//! count together, they count in the same store: things that may be used once, and tokens of limits.
 //!
 //! Imports nothing else of the crate but telemetry; identities are plain SPIFFE ID strings here.
 
@@ -12,11 +13,13 @@ mod owners;
 mod redis;
 mod settings;
 mod store;
+mod tokens;
 
 pub use memory::Limits;
 pub use owners::{BindError, Health, Owners, Unavailable};
 pub use settings::{Password, RedisSettings, Settings, Transport};
 pub use store::OpenError;
+pub use tokens::{Allowance, Block};
 
 /// What can belong to somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

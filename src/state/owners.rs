@@ -13,7 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Kind, Limits, OpenError, Settings,
+    Allowance, Block, Kind, Limits, OpenError, Settings,
     key::{self, Key},
     memory::{Memory, Recalled},
     store::{Claim, Store},
@@ -161,6 +161,21 @@ impl Owners {
     /// When replicas share a store and it can't be asked: it may have been used.
     pub async fn claim_once(&self, id: &str, ttl: Duration) -> Result<bool, Unavailable> {
         self.store.claim_once(&key::once(id), ttl).await
+    }
+
+    /// Takes a block of at least `need` tokens of a limit, `want` if there are so many, for one of its keys, from
+    /// what all replicas have together.
+    ///
+    /// # Errors
+    /// When replicas share no store, or it can't be asked. Tokens may have been taken then that nobody has.
+    pub async fn tokens(
+        &self,
+        (limit, key): (&str, &str),
+        allowance: &Allowance,
+        need: u32,
+        want: u32,
+    ) -> Result<Block, Unavailable> {
+        self.store.tokens(&key::tokens(allowance, limit, key), allowance, need, want).await
     }
 
     /// Forgets what has ended, if it was `owner`'s.

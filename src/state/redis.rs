@@ -12,6 +12,7 @@
 
 mod dial;
 mod link;
+mod tokens;
 
 use std::{
     sync::{
@@ -136,7 +137,7 @@ impl Redis {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Every command of ours can be sent twice without harm.
+    /// Every command of ours can be sent twice without harm, though tokens that it takes are taken twice then.
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Unavailable> {
         let link = self.link.borrow().clone();
         let Some(mut link) = link else {
@@ -176,7 +177,7 @@ impl Redis {
         self.failures.fetch_add(1, Ordering::Relaxed);
         if failure.is_of_one_key() {
             self.in_a_row.store(0, Ordering::Relaxed);
-            tracing::warn!(%failure, "what Redis has for a binding is no binding");
+            tracing::warn!(%failure, "what Redis has under a key is nothing of ours");
             return;
         }
         tracing::debug!(%failure, "Redis doesn't answer as it should");

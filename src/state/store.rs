@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Settings, Unavailable,
+    Allowance, Block, Settings, Unavailable,
     embedded::{self, Embedded, Found},
     key::Key,
     redis::{self, Redis},
@@ -95,6 +95,20 @@ impl Store {
         match self {
             Self::None | Self::Embedded(_) => Ok(true),
             Self::Redis(redis) => redis.claim_once(digest, ttl).await,
+        }
+    }
+
+    /// Takes a block of tokens that replicas share. A process that shares its store with nobody counts by itself.
+    pub(super) async fn tokens(
+        &self,
+        digest: &[u8; 32],
+        allowance: &Allowance,
+        need: u32,
+        want: u32,
+    ) -> Result<Block, Unavailable> {
+        match self {
+            Self::None | Self::Embedded(_) => Err(Unavailable),
+            Self::Redis(redis) => redis.tokens(digest, allowance, need, want).await,
         }
     }
 

@@ -16,6 +16,7 @@ mod once;
 mod redis;
 #[path = "../../tests/support/redis.rs"]
 mod server;
+mod tokens;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -1,5 +1,7 @@
 //! A Redis that fails, in each way that it can.
 
+use std::num::NonZeroU32;
+
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -237,7 +239,7 @@ async fn what_never_answers_well_is_never_used() {
 #[tokio::test]
 async fn a_user_and_a_password_are_shown_to_redis() {
     // No more than the documentation says.
-    let acl = "--user lictor on >secret ~lictor:* +get +set +del +getex +eval +select \
+    let acl = "--user lictor on >secret ~lictor:* +get +set +del +getex +time +eval +select \
                --user default off";
     let acl: Vec<&str> = acl.split(' ').collect();
     let redis = RedisServer::start_with(&acl).await;
@@ -257,6 +259,13 @@ async fn a_user_and_a_password_are_shown_to_redis() {
     assert_eq!(bind(&owners, "1", &a).await, Ok(()));
     assert_eq!(owner(&open(&Settings::Redis(settings.clone())).await, "1").await, Ok(Some(a)));
     owners.end(Kind::Session, "s", "1", "spiffe://td/a").await;
+    for of in [
+        Allowance::Rate { tokens: NonZeroU32::MIN, period: SECOND, burst: NonZeroU32::MIN },
+        Allowance::Once { tokens: NonZeroU32::MIN },
+    ] {
+        let taking = async || owners.tokens(("limit", "a"), &of, 1, 1).await;
+        assert!(matches!(patiently(taking).await, Ok(Block::Granted { .. })), "{of:?}");
+    }
     settings.password = Some(Password::File(directory.path().join("none")));
     let opened = Owners::open(Settings::Redis(settings), limits, Clock.unix()).await;
     assert!(matches!(opened, Err(OpenError::Redis(_))));
