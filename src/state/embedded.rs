@@ -7,6 +7,7 @@
 //! INVARIANT: a claim that was granted is on disk. One that could not be written is refused, and the file is
 //! opened anew before it is written to again: after a failed write nobody knows what is in it.
 
+mod records;
 mod writer;
 
 use std::{

@@ -1,8 +1,9 @@
-//! State that outlives a call: what belongs to whom.
+//! State that outlives a call: what belongs to whom, and what everybody has to know.
 //!
 //! A server hands out ids that are of use to whoever knows them: sessions, tasks, states of a call that goes on.
-//! [`Owners`] remembers to whom each of them was given, so that nobody else can use it. What replicas have to
-//! count together, they count in the same store: things that may be used once, and tokens of limits.
+//! [`Owners`] remembers to whom each of them was given, so that nobody else can use it. [`Records`] are texts that
+//! every replica knows all of; what they say is for those who keep them. What replicas have to count together, they
+//! count in the same store: things that may be used once, and tokens of limits.
 //!
 //! Imports nothing else of the crate but telemetry; identities are plain SPIFFE ID strings here.
 
@@ -10,6 +11,7 @@ mod embedded;
 mod key;
 mod memory;
 mod owners;
+mod records;
 mod redis;
 mod settings;
 mod store;
@@ -17,6 +19,7 @@ mod tokens;
 
 pub use memory::Limits;
 pub use owners::{BindError, Health, Owners, Unavailable};
+pub use records::{Keeping, Kept, Mark, Record, Records};
 pub use settings::{Password, RedisSettings, Settings, Transport};
 pub use store::OpenError;
 pub use tokens::{Allowance, Block};
@@ -51,4 +54,4 @@ impl Kind {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

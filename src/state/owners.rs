@@ -13,7 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Allowance, Block, Kind, Limits, OpenError, Settings,
+    Allowance, Block, Kind, Limits, OpenError, Records, Settings,
     key::{self, Key},
     memory::{Memory, Recalled},
     store::{Claim, Store},
@@ -26,7 +26,7 @@ pub struct Owners {
     tasks: Memory,
     continuations: Memory,
     contexts: Memory,
-    store: Store,
+    store: Arc<Store>,
 }
 
 /// Why something can't be given to a caller.
@@ -75,7 +75,7 @@ impl Owners {
             tasks: Memory::new(limits(Kind::Task)),
             continuations: Memory::new(limits(Kind::Continuation)),
             contexts: Memory::new(limits(Kind::Context)),
-            store,
+            store: Arc::new(store),
         };
         for found in found {
             // What is too much by the limits of today is not remembered any more.
@@ -195,6 +195,11 @@ impl Owners {
     /// How many of a kind are remembered here.
     pub fn len(&self, kind: Kind) -> usize {
         self.of(kind).len()
+    }
+
+    /// What the same store keeps besides.
+    pub fn records(&self) -> Records {
+        Records::new(Arc::clone(&self.store))
     }
 
     /// How the store is doing.

@@ -12,6 +12,7 @@
 
 mod dial;
 mod link;
+mod records;
 mod tokens;
 
 use std::{
@@ -150,7 +151,7 @@ impl Redis {
                 return Ok(answer);
             }
             Ok(Err(error)) => Failure::Answer(error),
-            Err(_) => Failure::TimeOut,
+            Err(_) => Failure::TimeOut(BUDGET),
         };
         self.failed(&link, &failure);
         Err(Unavailable)
@@ -194,8 +195,8 @@ impl Redis {
 enum Failure {
     #[error("{0}")]
     Answer(RedisError),
-    #[error("no answer within {} ms", BUDGET.as_millis())]
-    TimeOut,
+    #[error("no answer within {} ms", .0.as_millis())]
+    TimeOut(Duration),
 }
 
 impl Failure {
@@ -203,7 +204,7 @@ impl Failure {
     fn is_of_one_key(&self) -> bool {
         match self {
             Self::Answer(error) => error.code() == Some("WRONGTYPE"),
-            Self::TimeOut => false,
+            Self::TimeOut(_) => false,
         }
     }
 }

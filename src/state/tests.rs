@@ -15,7 +15,7 @@ use crate::telemetry::Clock;
 mod once;
 mod redis;
 #[path = "../../tests/support/redis.rs"]
-mod server;
+pub(crate) mod server;
 mod tokens;
 
 const SECOND: Duration = Duration::from_secs(1);

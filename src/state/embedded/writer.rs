@@ -12,9 +12,12 @@ use std::{
 use redb::{Database, DatabaseError, ReadableTable, Table};
 use tokio::sync::oneshot;
 
-use super::{Health, Row, TABLE, millis};
+use super::{
+    Health, Row, TABLE, millis,
+    records::{self, Work},
+};
 use crate::{
-    state::{Unavailable, key::Key, store::Claim},
+    state::{Record, Unavailable, key::Key, store::Claim},
     telemetry::Clock,
 };
 
@@ -42,6 +45,11 @@ pub(super) enum Task {
     Release {
         key: Key,
         owner: Box<str>,
+    },
+    /// In a transaction of its own: there are few.
+    Records {
+        work: Work,
+        answer: oneshot::Sender<Result<Vec<Record>, Unavailable>>,
     },
 }
 
@@ -88,6 +96,10 @@ impl Writer {
                 // Who asked may be gone.
                 Task::Claim { answer, .. } => drop(answer.send(claims.next().ok_or(Unavailable))),
                 Task::Release { .. } => {}
+                Task::Records { work, answer } => {
+                    let done = self.attempt(|database| records::apply(database, &work));
+                    drop(answer.send(done.ok_or(Unavailable)));
+                }
             }
         }
     }
@@ -150,6 +162,7 @@ fn commit(database: &Database, group: &[Task]) -> Result<Vec<Claim>, redb::Error
                         table.remove(key.digest())?;
                     }
                 }
+                Task::Records { .. } => {}
             }
         }
     }
