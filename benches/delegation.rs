@@ -7,8 +7,8 @@ use std::{hint::black_box, sync::Arc};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use lictor::{
     delegation::{
-        Arrival, Capabilities, Chain, Mode, Next, Origin, Revoked, Settings, Site, Verifier, Who,
-        extend, originate,
+        Arrival, Capabilities, Chain, Mode, Next, Origin, Settings, Site, Verifier, Who, extend,
+        originate,
     },
     identity::{self, Source, SpiffeId},
     telemetry::Clock,
@@ -25,7 +25,6 @@ const BODY: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{
 struct Proxies {
     sources: Vec<(SpiffeId, Arc<Source>)>,
     settings: Settings,
-    nobody: Revoked,
     now: u64,
 }
 
@@ -47,7 +46,7 @@ impl Proxies {
         let who = Who::parse("spiffe://td/a").expect("an ID");
         let settings =
             Settings { origins: vec![Origin { who, mode: Mode::Full }], ..Settings::default() };
-        Self { sources, settings, nobody: Revoked::default(), now: Clock.unix().as_secs() }
+        Self { sources, settings, now: Clock.unix().as_secs() }
     }
 
     /// A chain of so many hops, as it arrives, made anew from `before`.
@@ -72,8 +71,7 @@ impl Proxies {
     fn verify(&self, verifier: &Verifier, header: &str, hops: usize) -> Chain {
         let (peer, _) = self.sources.get(hops - 1).expect("a proxy");
         let (_, own) = self.sources.get(hops).expect("a proxy");
-        let (settings, revoked, now) = (&self.settings, &self.nobody, self.now);
-        let site = Site { snapshot: &own.snapshot(), settings, revoked, now };
+        let site = Site { snapshot: &own.snapshot(), settings: &self.settings, now: self.now };
         let (http_method, method) = ("POST", "tools/call");
         let arrival = Arrival { header, peer, http_method, method, body: BODY };
         verifier.verify(&arrival, &site).expect("holds")

@@ -8,10 +8,13 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use uuid::Uuid;
+
 use crate::{
     delegation::{ChainError, Objection},
     limits::{Limited, limited::Kind},
     protocol::{DecodeError, Era, Fault, Protocol},
+    revocation::What,
 };
 
 /// A reason to refuse.
@@ -22,6 +25,15 @@ pub enum Denial {
         /// What the policy's author wants the caller to know.
         reason: Option<Arc<str>>,
     },
+    /// It was revoked.
+    Revoked {
+        /// The revocation, for the operator.
+        id: Uuid,
+        /// What was revoked.
+        what: What,
+    },
+    /// What is revoked isn't known yet.
+    RevocationsUnknown,
     /// No method of the protocol, and no policy schema names it.
     UnknownMethod,
     /// The answer asks the caller for something that the policies don't permit.
@@ -143,6 +155,8 @@ impl Denial {
     pub fn row(&self, era: Era) -> Row {
         match self {
             Self::Policy { .. } => row(200, 4030, "policy_denied"),
+            Self::Revoked { .. } => row(200, 4030, "revoked"),
+            Self::RevocationsUnknown => retryable(row(503, 5039, "revocations_unknown")),
             Self::UnknownMethod => unknown_method(era),
             Self::ServerRequest => row(200, 4036, "server_request_denied"),
             Self::NotAsked => row(409, 4090, "not_asked"),
@@ -201,6 +215,10 @@ impl Denial {
         match self {
             Self::Policy { reason: Some(reason) } => Cow::Borrowed(reason),
             Self::Policy { reason: None } => "not permitted by policy".into(),
+            Self::Revoked { what, .. } => {
+                format!("{} is revoked; a call that was under way may have run", what.told()).into()
+            }
+            Self::RevocationsUnknown => "what is revoked isn't known yet; try again shortly".into(),
             Self::UnknownMethod => "method not found".into(),
             Self::ServerRequest => {
                 "the server asked for something that is not permitted; the call may have run".into()

@@ -39,6 +39,7 @@ mod headers;
 mod judge;
 mod origin;
 mod read;
+mod recall;
 mod refusal;
 mod relay;
 mod reply;
@@ -82,6 +83,7 @@ use crate::{
     listener,
     policy::Policies,
     response::agent_card::Publisher,
+    revocation::Register,
     state::Owners,
     telemetry::metrics::Calls,
     upstream::{OnBehalf, Ticket, Upstream},
@@ -96,6 +98,8 @@ pub struct Shared {
     pub policies: ArcSwap<Policies>,
     /// Rate limits, budgets and hours.
     pub limiter: Limiter,
+    /// What was revoked.
+    pub revocations: Arc<Register>,
     /// Whose sessions, tasks and continuations are whose.
     pub owners: Owners,
     /// The streams of clients of the HTTP+SSE transport.

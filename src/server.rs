@@ -23,7 +23,7 @@ use tokio::{
 
 use self::stop::Stop;
 use crate::{
-    admin::{Admin, BindError, Part, Readiness},
+    admin::{Admin, BindError, Desk, DeskPlace, Part, Readiness},
     config::Config,
     exchange::Record,
     identity::{self, Source},
@@ -34,6 +34,7 @@ use crate::{
         Answered, Budget, Delegation, Shared, Streams,
         drain::{Drain, Phase},
     },
+    revocation::{self, Register},
     state::{self, Owners},
     telemetry::{Clock, Metrics},
     upstream,
@@ -61,6 +62,9 @@ pub enum StartError {
     /// State can't be kept where it should be.
     #[error("the state can't be opened")]
     State(#[source] state::OpenError),
+    /// What was revoked can't be read.
+    #[error("the revocations can't be opened")]
+    Revocations(#[source] revocation::OpenError),
     /// An upstream is a command, and nobody who starts us has said that commands may be run.
     #[error(
         "upstream `{upstream}` is a command, which is started only with `--allow-stdio`, or with \
@@ -156,11 +160,14 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     let readiness = Arc::new(Readiness::default());
     readiness.set(Part::Policy, true);
     let (ended, end) = oneshot::channel::<()>();
-    let admin = Admin::bind(config.admin).await.map_err(StartError::Admin)?;
-    let admin = tokio::spawn(admin.serve(Arc::clone(&readiness), metrics.clone(), async move {
+    let admin = Admin::bind(config.admin.clone()).await.map_err(StartError::Admin)?;
+    let desk = DeskPlace::default();
+    let ending = async move {
         // An error means that the process ends on another way.
         let _ = end.await;
-    }));
+    };
+    let serving = admin.serve(Arc::clone(&readiness), metrics.clone(), Arc::clone(&desk), ending);
+    let admin = tokio::spawn(serving);
     let runtime = tokio::runtime::Handle::current();
     let source = match config.identity.clone() {
         Some(settings) => Some(Source::start(settings, &runtime).map_err(StartError::Identity)?),
@@ -177,6 +184,9 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     let owners = Owners::open(config.state.clone(), state::Limits::of, Clock.unix())
         .await
         .map_err(StartError::State)?;
+    let revocations = Register::open(owners.records(), ledger.clone(), metrics.clone())
+        .await
+        .map_err(StartError::Revocations)?;
     let shared = Arc::new(Shared {
         record: Arc::new(Record {
             ledger: ledger.clone(),
@@ -187,11 +197,18 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         policies: ArcSwap::from_pointee(policies),
         delegation: Delegation::default(),
         limiter: Limiter::new(config.rate_limits.clone(), Clock.instant()),
+        revocations: Arc::new(revocations),
         owners,
         streams: Streams::default(),
         answered: Answered::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
         drain: Drain::new(),
+    });
+    let of_tenants = Arc::clone(&shared);
+    // Nobody else takes it.
+    let _ = desk.set(Desk {
+        revocations: Arc::clone(&shared.revocations),
+        knows_tenants: Box::new(move || of_tenants.policies.load().knows_tenants()),
     });
     let (closing, closed) = watch::channel(false);
     let policy = config.policy.clone();

@@ -10,7 +10,7 @@ use std::{
 
 /// Module → the modules of ours that it may name. What everybody may use isn't listed: `telemetry`.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("admin", &["ledger", "policy", "state", "upstream", "identity"]),
+    ("admin", &["ledger", "policy", "revocation", "state", "upstream", "identity"]),
     ("bridge", &["protocol", "upstream"]),
     (
         "cli",
@@ -36,7 +36,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("delegation", &["identity", "protocol"]),
-    ("denial", &["protocol", "identity", "delegation", "limits"]),
+    ("denial", &["protocol", "identity", "delegation", "limits", "revocation"]),
     (
         "exchange",
         &[
@@ -50,7 +50,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "protocol",
         ],
     ),
-    ("governance", &["policy", "denial", "protocol", "identity", "delegation"]),
+    ("governance", &["policy", "denial", "protocol", "identity", "delegation", "revocation"]),
     ("identity", &[]),
     ("ledger", &[]),
     ("limits", &["identity", "protocol"]),
@@ -71,11 +71,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "policy",
             "protocol",
             "response",
+            "revocation",
             "state",
             "upstream",
         ],
     ),
     ("response", &["protocol", "governance"]),
+    ("revocation", &["identity", "ledger", "state"]),
     (
         "server",
         &[
@@ -91,6 +93,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "proxy",
             "protocol",
             "response",
+            "revocation",
             "state",
             "upstream",
         ],

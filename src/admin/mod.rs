@@ -1,19 +1,22 @@
-//! Health, readiness and metrics on listeners of their own.
+//! Health, readiness, metrics and the operators' API on listeners of their own.
 //!
 //! Two listeners: one that a kubelet or load balancer reaches, with `/healthz` and `/readyz` only,
-//! and one for operators, loopback by default, that has `/metrics` too. They run beside the data
+//! and one for operators, loopback by default, that has `/metrics` and the API too. They run beside the data
 //! path and never wait for it: `/healthz` says that the process lives, whatever its dependencies
 //! do, and goes on saying so while it drains.
 //!
-//! INVARIANT: nothing here can change what is decided, and strangers who reach the health listener
-//! can neither hold more than `MOST_CONNECTIONS` connections open nor learn more than the reasons
-//! of [`Readiness`].
+//! INVARIANT: what is decided can be changed through the API only, by whoever shows the operators' token, and
+//! each change is in the ledger. Who only reaches the address, as the workload does, can read health and
+//! metrics; strangers who reach the health listener can neither hold more than `MOST_CONNECTIONS` connections
+//! open nor learn more than the reasons of [`Readiness`].
 
+mod api;
 mod connections;
+mod guard;
 pub mod readiness;
 pub mod settings;
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -27,7 +30,9 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::telemetry::{Clock, Metrics, metrics::MEDIA_TYPE};
 use connections::Bounded;
+use guard::Guard;
 
+pub use api::{Desk, DeskPlace};
 pub use readiness::{Part, Readiness};
 pub use settings::Settings;
 
@@ -51,6 +56,7 @@ pub struct BindError {
 #[derive(Debug)]
 pub struct Admin {
     admin: Bound,
+    token_file: Option<PathBuf>,
     health: Option<Bound>,
 }
 
@@ -72,7 +78,7 @@ impl Admin {
         if let Some(health) = &health {
             tracing::info!(address = %health.address, "health listens");
         }
-        Ok(Self { admin, health })
+        Ok(Self { admin, token_file: settings.token_file, health })
     }
 
     /// The address of the administration listener, with its real port.
@@ -85,15 +91,19 @@ impl Admin {
         self.health.as_ref().map(|health| health.address)
     }
 
-    /// Serves until `shutdown` resolves, and a second longer at most.
+    /// Serves until `shutdown` resolves, and a second longer at most. The API works once `desk` is there.
     pub async fn serve(
         self,
         readiness: Arc<Readiness>,
         metrics: Metrics,
+        desk: DeskPlace,
         shutdown: impl Future<Output = ()>,
     ) {
         let (stop, stopped) = watch::channel(());
-        let operators = health_routes(Arc::clone(&readiness)).merge(metrics_route(metrics));
+        let guard = Guard::new(self.token_file.as_deref());
+        let operators = health_routes(Arc::clone(&readiness))
+            .merge(metrics_route(metrics))
+            .merge(api::routes(desk, guard));
         let served = async {
             match self.health {
                 Some(health) => {

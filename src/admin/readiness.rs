@@ -11,6 +11,8 @@ pub enum Part {
     Policy,
     /// The ledger can be written.
     Ledger,
+    /// It is known what was revoked.
+    Revocations,
     /// Every listener is bound.
     Listeners,
 }
@@ -24,13 +26,15 @@ pub struct Readiness {
     identity: AtomicBool,
     policy: AtomicBool,
     ledger: AtomicBool,
+    revocations: AtomicBool,
     listeners: AtomicBool,
     stateless: AtomicBool,
     draining: AtomicBool,
 }
 
 impl Readiness {
-    const PARTS: [Part; 4] = [Part::Identity, Part::Policy, Part::Ledger, Part::Listeners];
+    const PARTS: [Part; 5] =
+        [Part::Identity, Part::Policy, Part::Ledger, Part::Revocations, Part::Listeners];
 
     /// Tells whether a part is in order.
     pub fn set(&self, part: Part, in_order: bool) {
@@ -65,6 +69,7 @@ impl Readiness {
             Part::Identity => &self.identity,
             Part::Policy => &self.policy,
             Part::Ledger => &self.ledger,
+            Part::Revocations => &self.revocations,
             Part::Listeners => &self.listeners,
         }
     }
@@ -76,6 +81,7 @@ impl Part {
             Self::Identity => "no valid identity of Lictor's own",
             Self::Policy => "no policies in force",
             Self::Ledger => "the ledger can't be written",
+            Self::Revocations => "what was revoked isn't known yet",
             Self::Listeners => "not every listener is bound",
         }
     }

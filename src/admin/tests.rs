@@ -23,12 +23,15 @@ struct Running {
 
 async fn running() -> Running {
     let any = "127.0.0.1:0".parse().expect("an address");
-    let admin = Admin::bind(Settings { health: Some(any), admin: any }).await.expect("bound");
+    let admin = Admin::bind(Settings { health: Some(any), admin: any, token_file: None })
+        .await
+        .expect("bound");
     let (operators, strangers) = (admin.address(), admin.health_address().expect("bound"));
     let (readiness, metrics) = (Arc::new(Readiness::default()), Metrics::new());
     let (stop, stopped) = oneshot::channel();
     let shutdown = async { drop(stopped.await) };
-    let served = admin.serve(Arc::clone(&readiness), metrics.clone(), shutdown);
+    let served =
+        admin.serve(Arc::clone(&readiness), metrics.clone(), DeskPlace::default(), shutdown);
     let served = tokio::spawn(served);
     Running { operators, strangers, readiness, metrics, stop, served }
 }
@@ -60,10 +63,11 @@ async fn readiness_tells_what_is_missing() {
             "no valid identity of Lictor's own",
             "no policies in force",
             "the ledger can't be written",
+            "what was revoked isn't known yet",
             "not every listener is bound",
         ]})
     );
-    for part in [Part::Identity, Part::Policy, Part::Ledger, Part::Listeners] {
+    for part in [Part::Identity, Part::Policy, Part::Ledger, Part::Revocations, Part::Listeners] {
         assert!(!it.readiness.reasons().is_empty());
         it.readiness.set(part, true);
     }
@@ -142,6 +146,7 @@ async fn connections_end_after_their_time() {
 async fn a_taken_address_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let admin = taken.local_addr().expect("an address");
-    let error = Admin::bind(Settings { health: None, admin }).await.expect_err("taken");
+    let error =
+        Admin::bind(Settings { health: None, admin, token_file: None }).await.expect_err("taken");
     assert_eq!(error.to_string(), format!("`{admin}` can't be bound"));
 }

@@ -207,6 +207,9 @@ pub(super) struct Admin {
     /// Address and port.
     #[schemars(extend("default" = "127.0.0.1:9440"))]
     pub bind: Option<String>,
+    /// File with the token that operators show to the API, which is off without it; read again for each request.
+    #[schemars(example = &"/run/secrets/lictor-admin")]
+    pub token_file: Option<String>,
 }
 
 /// Health and readiness.

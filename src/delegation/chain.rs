@@ -8,7 +8,7 @@
 //! INVARIANT: a hop is remembered only once the chain that it came in holds as a whole, so what fills that
 //! cache was signed for us by somebody who is believed.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use quick_cache::sync::Cache;
 use rustls::pki_types::CertificateDer;
@@ -62,15 +62,9 @@ pub struct Site<'a> {
     pub snapshot: &'a Snapshot,
     /// The operator's rules.
     pub settings: &'a Settings,
-    /// What isn't taken any more.
-    pub revoked: &'a Revoked,
     /// Unix seconds.
     pub now: u64,
 }
-
-/// Hops that were taken back before they ended: `jti`s, and the SPIFFE IDs of those whose hops don't count.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Revoked(HashSet<Box<str>>);
 
 /// Delegation from a root to this proxy, proven.
 ///
@@ -421,20 +415,6 @@ impl Hop {
     /// End of the validity of the SVID that signed it, Unix seconds.
     pub(super) fn not_after(&self) -> u64 {
         self.not_after
-    }
-}
-
-impl Revoked {
-    /// Whether a hop was taken back, or all that its issuer made.
-    pub(super) fn includes(&self, hop: &Hop) -> bool {
-        let issuer = hop.principal.id.as_str();
-        !self.0.is_empty() && (self.0.contains(hop.id()) || self.0.contains(issuer))
-    }
-}
-
-impl FromIterator<Box<str>> for Revoked {
-    fn from_iter<T: IntoIterator<Item = Box<str>>>(ids: T) -> Self {
-        Self(ids.into_iter().collect())
     }
 }
 

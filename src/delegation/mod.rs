@@ -36,9 +36,7 @@ pub mod token;
 
 pub use behalf::{Ambiguous, Behalf};
 pub use capability::{Capabilities, CapabilityError};
-pub use chain::{
-    Arrival, Chain, ChainError, Hop, Limit, Objection, Revoked, Shown, Site, Verifier,
-};
+pub use chain::{Arrival, Chain, ChainError, Hop, Limit, Objection, Shown, Site, Verifier};
 pub use mint::{MintError, Next, extend, opaque, originate};
 pub use mode::Mode;
 pub use rules::Rule;

@@ -1,7 +1,7 @@
 //! What has to hold of a chain whose signatures do.
 //!
 //! Pure functions over what the hops say. Signatures are remembered, these rules never are: they are cheap,
-//! and what they look at besides the hops (clock, revocations, settings) changes.
+//! and what they look at besides the hops (clock, settings) changes.
 
 use sha2::{Digest, Sha256};
 
@@ -62,9 +62,6 @@ pub enum Rule {
     /// It goes to another trust domain, and the settings have no such pair.
     #[error("it goes to another trust domain, which isn't allowed")]
     Domain,
-    /// Its `jti` or its `iss` is revoked.
-    #[error("it is revoked")]
-    Revoked,
     /// The first hop's issuer may not begin a chain.
     #[error("its issuer may not begin a chain")]
     Origin,
@@ -216,8 +213,7 @@ fn alone(hop: &Hop, site: &Site<'_>) -> Result<(), Rule> {
     if claims.expires > hop.not_after() {
         return Err(Rule::OutlivesSvid);
     }
-    domains(&claims.issuer, &claims.audience, site.settings)?;
-    if site.revoked.includes(hop) { Err(Rule::Revoked) } else { Ok(()) }
+    domains(&claims.issuer, &claims.audience, site.settings)
 }
 
 fn shown(claims: &Claims, arrival: &Arrival<'_>, own: &SpiffeId, now: u64) -> Result<(), Rule> {

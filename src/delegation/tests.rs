@@ -97,7 +97,7 @@ impl World {
         header: &str,
         hops: usize,
     ) -> Result<Chain, ChainError> {
-        self.show_to(verifier, header, hops, &self.settings(), &Revoked::default())
+        self.show_to(verifier, header, hops, &self.settings())
     }
 
     fn show_to(
@@ -106,11 +106,10 @@ impl World {
         header: &str,
         hops: usize,
         settings: &Settings,
-        revoked: &Revoked,
     ) -> Result<Chain, ChainError> {
         let peer = &self.members[hops - 1].id;
         let snapshot = &self.members[hops].snapshot;
-        let site = Site { snapshot, settings, revoked, now: self.now };
+        let site = Site { snapshot, settings, now: self.now };
         verifier.verify(&arrival(header, peer), &site)
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     identity::Principal,
     policy::{Decision, Delegation, Policies, Question},
     protocol::{Call, Class, Method, Target, mcp::server::Asked},
+    revocation::Revocations,
 };
 
 /// A call in the place where it is judged, or what its server asks of the caller meanwhile.
@@ -93,6 +94,8 @@ pub struct Facts {
     pub owned: Owned,
     /// Why the agent must not be told to push to an address that the call names.
     pub push_refused: Option<&'static str>,
+    /// What was revoked.
+    pub revocations: Arc<Revocations>,
 }
 
 /// The owners of what [`Needs`] named. Nobody owns anything until it was looked up.
@@ -133,6 +136,11 @@ pub enum Verdict {
 pub trait Stage: Debug + Send + Sync {
     /// A short, stable name for ledger and metrics.
     fn name(&self) -> &'static str;
+
+    /// Whether its denials end a call where those of other stages are only recorded.
+    fn is_enforced_in_shadow(&self) -> bool {
+        false
+    }
 
     /// Adds what this stage wants to know to `needs`.
     fn needs<'a>(&self, _call: &'a Call, _needs: &mut Needs<'a>) {}
@@ -210,14 +218,14 @@ impl Chain {
     }
 
     /// Asks every stage in turn. The first denial ends it, except in shadow mode, where it is kept in the
-    /// permit and the rest is still asked.
+    /// permit and the rest is still asked, unless the stage is enforced there as well.
     pub fn evaluate(&self, request: &Request<'_>, facts: &Facts) -> Result<Permit, Refusal> {
         let mut findings = Findings::default();
         let mut would_deny = None;
         for stage in &self.stages {
             match stage.judge(request, facts, &mut findings) {
                 Verdict::Continue => {}
-                Verdict::Deny(denial) if request.shadow => {
+                Verdict::Deny(denial) if request.shadow && !stage.is_enforced_in_shadow() => {
                     would_deny.get_or_insert((stage.name(), denial));
                 }
                 Verdict::Deny(denial) => {

@@ -9,6 +9,7 @@ pub mod delegation;
 pub mod ownership;
 pub mod policy;
 pub mod push_url;
+pub mod revocation;
 
 pub use chain::{
     Chain, Facts, Findings, Needs, Owned, Owner, Permit, Refusal, Request, Stage, Verdict,
@@ -17,6 +18,7 @@ pub use delegation::DelegationStage;
 pub use ownership::OwnershipStage;
 pub use policy::{PolicyStage, Visibility};
 pub use push_url::PushUrlStage;
+pub use revocation::RevocationStage;
 
 #[cfg(test)]
 mod tests;

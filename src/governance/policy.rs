@@ -12,6 +12,7 @@ use crate::{
     identity::Principal,
     policy::{Delegation, Policies, Question},
     protocol::{Era, Method, Target, method::ListOf},
+    revocation::Revocations,
 };
 
 /// Asks the policies.
@@ -65,11 +66,16 @@ pub struct Visibility<'a> {
     pub era: Era,
     /// Where the caller stands in a chain of delegation, if the call came with one.
     pub delegation: Option<Delegation<'a>>,
+    /// What is revoked is not shown either.
+    pub revocations: Arc<Revocations>,
 }
 
 impl Visibility<'_> {
     /// Whether an item of such a list may be shown.
     pub fn shows(&self, list: ListOf, item: &str) -> bool {
+        if list == ListOf::Tools && self.revocations.tool(self.server, item).is_some() {
+            return false;
+        }
         let (method, target) = match list {
             ListOf::Tools => ("tools/list", Target::Tool(item.into())),
             ListOf::Prompts => ("prompts/list", Target::Prompt(item.into())),

@@ -1,4 +1,5 @@
 mod delegation;
+mod revocation;
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::{
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Settings},
     protocol::{Call, Era, mcp},
+    revocation::Revocations,
 };
 
 #[derive(Debug)]
@@ -49,7 +51,8 @@ fn facts(policies: &str) -> Facts {
     std::fs::write(directory.path().join("a.cedar"), policies).expect("written");
     let settings = Settings { directory: directory.path().to_owned(), ..Settings::default() };
     let policies = Arc::new(Policies::load(&settings).expect("loads"));
-    Facts { policies, owned: Owned::default(), push_refused: None }
+    let revocations = Arc::new(Revocations::of(true, []));
+    Facts { policies, owned: Owned::default(), push_refused: None, revocations }
 }
 
 fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {

@@ -139,6 +139,25 @@ pub struct Entry {
     pub peer_denied: Option<Arc<str>>,
 }
 
+/// Something was revoked, or a revocation lifted. Whoever hands it in bounds the texts.
+#[derive(Clone, Debug)]
+pub struct Revocation {
+    /// The revocation's id.
+    pub id: Uuid,
+    /// Whether it was lifted.
+    pub lifted: bool,
+    /// `spiffe`, `user`, `session`, `delegation`, `tool` or `tenant`.
+    pub what: &'static str,
+    /// Which one; of a session, its digest.
+    pub value: Box<str>,
+    /// Why.
+    pub reason: Box<str>,
+    /// Who did it, as they said.
+    pub by: Box<str>,
+    /// Until when it holds, Unix seconds.
+    pub until: Option<u64>,
+}
+
 /// On whose behalf a call is made.
 #[derive(Clone, Debug, Default)]
 pub struct Behalf {

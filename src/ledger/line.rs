@@ -13,7 +13,11 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{entry::Entry, genesis::GenesisLine, stamp::Stamp};
+use super::{
+    entry::{Entry, Revocation},
+    genesis::GenesisLine,
+    stamp::Stamp,
+};
 
 /// Version of the format, in every entry.
 pub(super) const VERSION: u64 = 1;
@@ -21,7 +25,7 @@ pub(super) const VERSION: u64 = 1;
 pub(super) const MAX_LINE: usize = 64 * 1024;
 /// Every kind of entry that version 1 knows. `approval`, `lease`, `checkpoint`, `segment_open` and
 /// `segment_seal` are reserved.
-pub(super) const KINDS: [&str; 12] = [
+pub(super) const KINDS: [&str; 13] = [
     "approval",
     "checkpoint",
     "config",
@@ -32,6 +36,7 @@ pub(super) const KINDS: [&str; 12] = [
     "lease",
     "outcome",
     "recovered",
+    "revocation",
     "segment_open",
     "segment_seal",
 ];
@@ -56,6 +61,8 @@ pub(super) enum Body {
     Call(Entry),
     /// What is in force from here on.
     Config { policy_version: Arc<str>, config_sha256: Option<[u8; 32]> },
+    /// Something was revoked, or a revocation lifted.
+    Revocation(Box<Revocation>),
     /// An intent that no closing entry followed when the ledger was opened.
     Recovered { call_id: String },
     /// A half-written end that was set aside.
@@ -146,6 +153,21 @@ impl Place<'_> {
                 line.label("kind", "config");
                 line.name("policy_version", &**policy_version, MAX_NAME);
                 line.number("seq", self.seq);
+            }
+            Body::Revocation(revocation) => {
+                line.text("by", &revocation.by);
+                line.text("chain", self.chain);
+                line.label("kind", "revocation");
+                line.text("reason", &revocation.reason);
+                line.id("revocation", &revocation.id);
+                line.number("seq", self.seq);
+                line.label("status", if revocation.lifted { "lifted" } else { "revoked" });
+                line.label("subject", revocation.what);
+                line.name("target", &*revocation.value, MAX_PEER);
+                line.stamp("ts", self.ts);
+                line.number("until", revocation.until);
+                line.number("v", VERSION);
+                return;
             }
             Body::Recovered { call_id } => {
                 line.text("call_id", call_id.as_str());

@@ -81,6 +81,11 @@ pub struct Row {
     pub run: Option<String>,
     pub peer_call: Option<String>,
     pub peer_denied: Option<String>,
+    pub revocation: Option<String>,
+    pub subject: Option<String>,
+    pub reason: Option<String>,
+    pub by: Option<String>,
+    pub until: Option<u64>,
     /// The stored JSON, byte for byte.
     #[serde(skip)]
     pub json: String,

@@ -35,7 +35,7 @@ use std::{
 
 pub use self::{
     check::Fault,
-    entry::{Behalf, Decision, Entry, Event, Mode},
+    entry::{Behalf, Decision, Entry, Event, Mode, Revocation},
     genesis::{Genesis, Previous, SignFn, SignedBy, Signer},
     line::{Hash, link_hash},
     list::{Filter, ListError, Row, Rows, find, list, printable},
@@ -168,6 +168,20 @@ impl Ledger {
     /// Queues a record of what is in force from now on; called at the start and after each reload.
     pub fn record_config(&self, policy_version: Arc<str>, config_sha256: Option<[u8; 32]>) {
         self.0.queue.push(Body::Config { policy_version, config_sha256 });
+    }
+
+    /// Queues a record that something was revoked. Never waits: a revocation is in force whatever the disk says.
+    pub fn record_revocation(&self, revocation: Revocation) {
+        self.0.queue.push(Body::Revocation(Box::new(revocation)));
+    }
+
+    /// Records that a revocation will be lifted, and waits until that is durable.
+    ///
+    /// # Errors
+    /// If it could not be made durable. The entry is not in the chain then and won't be.
+    pub async fn record_lifting(&self, revocation: Revocation) -> Result<(), Unavailable> {
+        let acked = self.0.queue.push_awaited(Body::Revocation(Box::new(revocation)))?;
+        acked.await.unwrap_or(Err(Unavailable::Closed))
     }
 
     /// Returns when everything queued before has been committed, or when writing fails (see

@@ -162,6 +162,11 @@ impl World {
         captured.into_iter().find(|(name, _)| *name == "tenant").map(|(_, value)| value)
     }
 
+    /// Whether the path template names tenants.
+    pub(crate) fn knows_tenants(&self) -> bool {
+        self.template.as_ref().is_some_and(|template| template.names().any(|name| name == "tenant"))
+    }
+
     /// The three nodes of a request, which is all that scopes look at.
     pub(crate) fn triple(
         &self,

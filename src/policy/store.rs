@@ -120,6 +120,16 @@ impl Policies {
         self.vocabulary.knows_asked(method)
     }
 
+    /// Whether the path template names tenants.
+    pub fn knows_tenants(&self) -> bool {
+        self.world.knows_tenants()
+    }
+
+    /// The tenant of a workload, as the path template tells it; `None` where it names none.
+    pub fn tenant<'a>(&'a self, id: &'a SpiffeId) -> Option<&'a str> {
+        self.world.tenant(id)
+    }
+
     /// How far a call of this principal on this target may be passed on: the narrowest of what documents
     /// of grants say of its tenant and of the tools; `None` where none says anything. It is for the judge
     /// of a chain of delegation; no policy looks at it.
@@ -131,11 +141,6 @@ impl Policies {
     ) -> Option<grants::Delegation> {
         let id = &principal.id;
         self.delegation.of(id.as_str(), self.world.tenant(id), server, target)
-    }
-
-    /// The tenant that a caller's ID tells.
-    pub fn tenant<'a>(&'a self, caller: &'a SpiffeId) -> Option<&'a str> {
-        self.world.tenant(caller)
     }
 
     /// Judges one call on one target, or one request of a server to a caller.

@@ -63,11 +63,14 @@ impl Proxy {
         let served = &read.served;
         let phase = self.shared.drain.watch();
         let limit = served.terms.limits.answer;
-        let whole = match relay::collect(session, &mut coming, phase, limit).await? {
+        let mut recall = self.recall((call, principal, &exchange.behalf), served);
+        let collected = relay::collect(session, &mut coming, phase, &mut recall, limit);
+        let whole = match collected.await? {
             Collected::Whole(whole) => whole,
             Collected::Begun(denial) => return Err(denial.into()),
         };
         self.still_believed(read.peer.as_deref())?;
+        recall.check()?;
         let mut delivery = self.delivery(call, principal, served, read.live.as_ref());
         let edited = match delivery.document(&whole).await {
             Ok(edited) => edited,

@@ -198,6 +198,7 @@ impl Proxy {
             left,
             patience,
             phase: self.shared.drain.watch(),
+            recall: self.recall((call, principal, behalf), served),
             ends_in: if listens(call) { Phase::Draining } else { Phase::Ending },
             standing: &standing,
             call,
@@ -263,6 +264,7 @@ impl Proxy {
         Visibility {
             delegation: delegation::of_caller(behalf),
             policies: self.shared.policies.load_full(),
+            revocations: self.shared.revocations.current(),
             principal,
             server: &served.server,
             listener: &self.name,

@@ -218,7 +218,9 @@ impl Back<'_> {
         let mut asking = Asking::begin(self.occasion.clone(), method, digest);
         let policies = self.proxy.shared.policies.load_full();
         let version = Arc::clone(policies.version());
-        let facts = Facts { policies, owned: self.owned.clone(), push_refused: None };
+        let revocations = self.proxy.shared.revocations.current();
+        let owned = self.owned.clone();
+        let facts = Facts { policies, owned, push_refused: None, revocations };
         let request = Request {
             principal: self.principal,
             call: self.call,

@@ -10,7 +10,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::http::ServerSession;
 use uuid::Uuid;
@@ -19,7 +18,7 @@ use super::{Proxy, Read, Served, answer::listens};
 use crate::{
     delegation::{
         Ambiguous, Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next,
-        Revoked, Rule, Settings, Site, Verifier, extend,
+        Rule, Settings, Site, Verifier, extend,
         link::{Cause, Inbound, Links, MEMBER, Marks},
         opaque, originate,
     },
@@ -39,14 +38,12 @@ pub struct Delegation {
     pub verifier: Verifier,
     /// The inbound calls that are live.
     pub links: Arc<Links>,
-    /// Hops that were taken back.
-    pub revoked: ArcSwap<Revoked>,
 }
 
 impl Default for Delegation {
     /// Nothing has come yet.
     fn default() -> Self {
-        Self { verifier: Verifier::new(), links: Arc::default(), revoked: ArcSwap::default() }
+        Self { verifier: Verifier::new(), links: Arc::default() }
     }
 }
 
@@ -111,12 +108,7 @@ impl Proxy {
         let now = self.shared.record.clock.unix().as_secs();
         let delegation = &self.shared.delegation;
         let chain = {
-            let site = Site {
-                snapshot: &source.snapshot(),
-                settings,
-                revoked: &delegation.revoked.load(),
-                now,
-            };
+            let site = Site { snapshot: &source.snapshot(), settings, now };
             delegation.verifier.verify(&arrival, &site).map_err(|error| {
                 tracing::warn!(peer = peer.id().as_str(), %error, "refused a chain of delegation");
                 Denial::from(error)

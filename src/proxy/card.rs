@@ -35,6 +35,9 @@ impl Proxy {
         read: &mut Read,
     ) -> Result<(), Halt> {
         let Some(ticket) = read.ticket.take() else { return Err(Denial::NoRoute.into()) };
+        let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
+            return Err(Denial::NoRoute.into());
+        };
         let served = &read.served;
         let publisher = served.card.as_ref().ok_or(Denial::NoRoute)?;
         let upstream = &*served.server;
@@ -55,6 +58,7 @@ impl Proxy {
             Denial::UpstreamUnreadable
         })?;
         self.still_believed(read.peer.as_deref())?;
+        self.recall((call, principal, &exchange.behalf), &read.served).check()?;
         let request = session.req_header();
         let known = published.is_known_by(&request.headers);
         let head_only = request.method == Method::HEAD;

@@ -41,7 +41,9 @@ impl Proxy {
         let is_list = answer::lists(call) && !shadow;
         let limit = if is_list || may_ask(call) { served.terms.limits.answer } else { HELD };
         let phase = self.shared.drain.watch();
-        let mut whole = match relay::collect(session, &mut coming, phase, limit).await? {
+        let mut recall = self.recall((call, principal, &exchange.behalf), served);
+        let collected = relay::collect(session, &mut coming, phase, &mut recall, limit);
+        let mut whole = match collected.await? {
             Collected::Whole(whole) => whole,
             Collected::Begun(denial) if is_list => return Err(denial.into()),
             Collected::Begun(_) => {
@@ -53,6 +55,7 @@ impl Proxy {
             }
         };
         self.still_believed(read.peer.as_deref())?;
+        recall.check()?;
         let (askings, own) = match self.judge_document(exchange, read, &coming.head, &whole).await {
             Ok(judged) => judged,
             // An error page says enough by its status.

@@ -43,9 +43,12 @@ impl Proxy {
         let head = on_behalf.head(parts);
         let mut opening = pin!(served.upstream.open(ticket, principal, call, at, head, body));
         let mut phase = self.shared.drain.watch();
+        let mut recall = self.recall((call, principal, &exchange.behalf), &read.served);
         let mut watching = true;
         let answer = loop {
             tokio::select! { biased;
+                // First of all: what was revoked since it was judged is never sent.
+                denial = recall.recalled() => return Err(denial.into()),
                 answer = &mut opening => break answer,
                 gone = caller::gone(session, &mut watching) => if gone {
                     return Err(Halt::Caller(End::CallerGone));

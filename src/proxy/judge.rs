@@ -33,7 +33,8 @@ impl Proxy {
         // Not before: the policies that judge are those in force now, not those of before a wait.
         let policies = self.shared.policies.load_full();
         exchange.policy_version = Some(Arc::clone(policies.version()));
-        let facts = Facts { policies, owned, push_refused };
+        let revocations = self.shared.revocations.current();
+        let facts = Facts { policies, owned, push_refused, revocations };
         match self.evaluate((call, principal, behalf), served, &facts) {
             Ok(permit) => {
                 if call.opens_session() {
@@ -80,7 +81,8 @@ impl Proxy {
         if **policies.version() == *judged_by {
             return Ok(());
         }
-        let facts = Facts { policies, owned: owned.clone(), push_refused: None };
+        let revocations = self.shared.revocations.current();
+        let facts = Facts { policies, owned: owned.clone(), push_refused: None, revocations };
         match self.evaluate((call, principal, behalf), served, &facts) {
             Ok(_permit) => Ok(()),
             Err(refusal) => Err(refusal.denial),
@@ -93,7 +95,17 @@ impl Proxy {
         served: &Served,
         facts: &Facts,
     ) -> Result<Permit, Refusal> {
-        let request = Request {
+        let request = self.request((call, principal, behalf), served);
+        served.terms.chain.evaluate(&request, facts)
+    }
+
+    /// A call in the place where it is judged.
+    pub(super) fn request<'a>(
+        &'a self,
+        (call, principal, behalf): (&'a Call, &'a Principal, &'a Behalf),
+        served: &'a Served,
+    ) -> Request<'a> {
+        Request {
             principal,
             call,
             asked: None,
@@ -101,8 +113,7 @@ impl Proxy {
             listener: &self.name,
             behalf,
             shadow: served.route.shadow,
-        };
-        served.terms.chain.evaluate(&request, facts)
+        }
     }
 
     /// Looks up whether an agent may be told to push to the addresses that a call names.

@@ -1,7 +1,8 @@
 //! The way back: an upstream's answer, passed on as it comes.
 //!
 //! Each part is written as soon as it is there. While a stream is silent the relay still listens: to the
-//! caller's leaving, to the process being told to stop, to the end of the caller's identity, to the clock.
+//! caller's leaving, to the process being told to stop, to what is revoked, to the end of the caller's identity, to
+//! the clock.
 //! A write that the caller doesn't read is raced as well, so that nobody can hold a call by not reading.
 //!
 //! A stream that breaks ends in band: the caller gets an error event for its own request id, then the end.
@@ -29,6 +30,7 @@ use super::{
     caller,
     drain::Phase,
     events::Events,
+    recall::Recall,
     refusal,
     sse_endpoint::{Desk, Open},
 };
@@ -107,6 +109,8 @@ pub(super) struct Relay<'a> {
     pub(super) phase: watch::Receiver<Phase>,
     /// The phase in which this answer may not go on.
     pub(super) ends_in: Phase,
+    /// Ends it as soon as something that it has to do with is revoked.
+    pub(super) recall: Recall<'a>,
     /// Whether the answer may still go on; asked every [`LOOK`].
     pub(super) standing: &'a (dyn Fn() -> Result<(), Denial> + Sync),
     pub(super) call: &'a Call,
@@ -175,6 +179,7 @@ impl Relay<'_> {
                         _ = self.phase.wait_for(|phase| ends(*phase, self.ends_in, open.as_deref())) => {
                             break Next::Broken(Denial::Draining);
                         }
+                        denial = self.recall.recalled() => break Next::Broken(denial),
                         _ = looks.tick() => if let Err(denial) = (self.standing)() {
                             break Next::Broken(denial);
                         },
@@ -292,8 +297,13 @@ impl Relay<'_> {
         let over = async {
             // The sender lives as long as the process.
             let ends = |phase: &Phase| ends(*phase, self.ends_in, open.as_deref());
-            let _ = self.phase.wait_for(ends).await;
+            let mut recall = self.recall.clone();
+            let denial = tokio::select! { biased;
+                _ = self.phase.wait_for(ends) => Denial::Draining,
+                denial = recall.recalled() => denial,
+            };
             sleep(GRACE).await;
+            denial
         };
         tokio::select! { biased;
             written = write => match written {
@@ -307,7 +317,7 @@ impl Relay<'_> {
                 Err(_) => Err(End::CallerStalled),
             },
             // Who doesn't read can't be told anything in band either.
-            () = over => Err(End::Broken(Denial::Draining.row(self.call.era))),
+            denial = over => Err(End::Broken(denial.row(self.call.era))),
         }
     }
 
@@ -434,6 +444,7 @@ pub(super) async fn collect(
     session: &mut ServerSession,
     coming: &mut Coming,
     mut phase: watch::Receiver<Phase>,
+    recall: &mut Recall<'_>,
     limit: usize,
 ) -> Result<Collected, Halt> {
     let Coming { head, patience, body, begun, reservation } = coming;
@@ -445,6 +456,7 @@ pub(super) async fn collect(
     loop {
         let next = tokio::select! { biased;
             _ = phase.wait_for(|phase| *phase == Phase::Ending) => Next::Broken(Denial::Draining),
+            denial = recall.recalled() => Next::Broken(denial),
             next = next(session, body, Shape::Document, *patience, heard, &mut watching) => next,
         };
         match next {

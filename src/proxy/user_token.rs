@@ -40,9 +40,11 @@ impl Proxy {
         let started = clock.instant();
         let mut exchanging = pin!(served.upstream.on_behalf(permit, principal, carried));
         let mut phase = self.shared.drain.watch();
+        let mut recall = self.recall((call, principal, &exchange.behalf), served);
         let mut watching = true;
         let exchanged = loop {
             tokio::select! { biased;
+                denial = recall.recalled() => return Err(denial.into()),
                 exchanged = &mut exchanging => break exchanged,
                 gone = caller::gone(session, &mut watching) => if gone {
                     return Err(Halt::Caller(End::CallerGone));

@@ -8,6 +8,7 @@ use crate::{
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Settings},
     protocol::{Era, sse::Splitter},
+    revocation::Revocations,
 };
 
 /// Runs `check` with a filter for a caller who may use what ends in `-ok`.
@@ -27,6 +28,7 @@ fn with_filter(check: impl FnOnce(ListFilter<'_>)) {
         server: "s",
         listener: "in",
         era: Era::Modern,
+        revocations: Arc::new(Revocations::of(true, [])),
     };
     check(ListFilter { visibility });
 }

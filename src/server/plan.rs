@@ -16,7 +16,9 @@ use sha2::{Digest, Sha256};
 use super::{StartError, cards};
 use crate::{
     config::Config,
-    governance::{Chain, DelegationStage, OwnershipStage, PolicyStage, PushUrlStage},
+    governance::{
+        Chain, DelegationStage, OwnershipStage, PolicyStage, PushUrlStage, RevocationStage,
+    },
     identity::Source,
     listener,
     protocol::Protocol,
@@ -79,6 +81,7 @@ impl Plan {
             .collect::<Result<Vec<_>, _>>()?;
         let terms = Arc::new(Terms {
             chain: Chain::new(vec![
+                Box::new(RevocationStage),
                 Box::new(OwnershipStage),
                 Box::new(PolicyStage),
                 Box::new(DelegationStage::new(config.delegation.clone())),

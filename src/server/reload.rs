@@ -41,6 +41,8 @@ pub(super) fn start(
     readiness: &Arc<Readiness>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    let revocations = Arc::clone(&shared.revocations);
+    tasks.spawn(async move { revocations.follow().await });
     tasks.spawn(follow_policies(Arc::clone(shared), settings));
     tasks.spawn(follow_health(Arc::clone(shared), source.cloned(), Arc::clone(readiness)));
     tasks
@@ -141,6 +143,7 @@ async fn follow_health(
         let ledger = shared.record.ledger.status();
         let writable = shared.record.ledger.admits(true).is_ok();
         readiness.set(Part::Ledger, writable);
+        readiness.set(Part::Revocations, shared.revocations.current().is_known());
         shared.record.metrics.set_ledger(&LedgerReading {
             durable: ledger.durable,
             backlog: ledger.backlog,

@@ -1,10 +1,8 @@
 //! What one address may take of a listener before it has proven anything.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Instant,
-};
+use std::net::{IpAddr, SocketAddr};
 
+use lictor::telemetry::Clock;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -134,12 +132,12 @@ async fn handshakes_that_nobody_finishes_count_too() {
 async fn an_address_may_come_so_often_and_no_oftener() {
     let stub = Stub::json().await;
     let lictor = shielded(&stub.url(), "newPerSecond: 5, loopback: true").await;
-    let began = Instant::now();
+    let began = Clock.instant();
     let mut served = 0;
     for _ in 0..30 {
         served += usize::from(call_plain(&lictor, "127.0.0.2", "").await.is_some());
     }
-    let most = 6 + began.elapsed().as_millis() as usize / 200;
+    let most = 6 + Clock.instant().duration_since(began).as_millis() as usize / 200;
     assert!((5..=most).contains(&served), "{served}, not {most}");
     let told = refused(&lictor, "plain", "address_rate").await;
     assert_eq!(told, 30 - served as u64);

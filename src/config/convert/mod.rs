@@ -231,13 +231,17 @@ impl Reader<'_> {
     ) -> Option<admin::Settings> {
         let bind = admin.bind.unwrap_or_else(|| "127.0.0.1:9440".into());
         let bind = self.bind(&bind, &root.key("admin").key("bind"));
+        let token_file = match admin.token_file {
+            None => Some(None),
+            file => self.file(file, &root.key("admin").key("tokenFile")).map(Some),
+        };
         let Some(health) = health else {
-            return Some(admin::Settings { health: None, admin: bind? });
+            return Some(admin::Settings { health: None, admin: bind?, token_file: token_file? });
         };
         let at = root.key("health").key("bind");
         let health = self.required(health.bind, &at);
         let health = health.and_then(|text| self.bind(&text, &at));
-        Some(admin::Settings { health: Some(health?), admin: bind? })
+        Some(admin::Settings { health: Some(health?), admin: bind?, token_file: token_file? })
     }
 
     fn required<T>(&mut self, value: Option<T>, place: &Place) -> Option<T> {

@@ -135,7 +135,7 @@ fn the_documented_page_works_as_it_stands() {
     };
     assert_eq!(config.ledger, ledger);
     let admin = "127.0.0.1:9440".parse().expect("an address");
-    assert_eq!(config.admin, admin::Settings { health: None, admin });
+    assert_eq!(config.admin, admin::Settings { health: None, admin, token_file: None });
     let limits = proxy_settings::Limits::default();
     assert_eq!(config.limits, limits);
     assert_eq!(config.drain, Duration::from_secs(25));

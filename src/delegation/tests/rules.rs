@@ -231,7 +231,6 @@ fn every_bad_certificate_is_refused() {
 fn who_may_begin_a_chain_is_the_operators_to_say() {
     let world = World::new();
     let header = world.sign(&world.claims(2));
-    let nobody = Revoked::default();
     let with = |who: &str, mode| Settings {
         origins: vec![Origin { who: Who::parse(who).expect("who"), mode }],
         ..Settings::default()
@@ -246,7 +245,7 @@ fn who_may_begin_a_chain_is_the_operators_to_say() {
             Some("hop 0: its mode is wider than its issuer may give"),
         ),
     ] {
-        let shown = world.show_to(&Verifier::new(), &header, 2, &settings, &nobody);
+        let shown = world.show_to(&Verifier::new(), &header, 2, &settings);
         assert_eq!(shown.err().map(|error| error.to_string()).as_deref(), expected);
     }
 }
@@ -256,16 +255,15 @@ fn chains_are_as_deep_as_the_operator_says() {
     let world = World::new();
     let header = world.sign(&world.claims(3));
     let settings = |max_depth| Settings { max_depth, ..world.settings() };
-    let nobody = Revoked::default();
     let show = |depth| {
-        let shown = world.show_to(&Verifier::new(), &header, 3, &settings(depth), &nobody);
+        let shown = world.show_to(&Verifier::new(), &header, 3, &settings(depth));
         shown.err()
     };
     assert_eq!(show(3), None);
     assert_eq!(show(2), Some(ChainError::TooDeep { limit: 2 }));
     assert_eq!(show(0), Some(ChainError::TooDeep { limit: 0 }));
     let many = ["a"; 12].join("~");
-    let shown = world.show_to(&Verifier::new(), &many, 3, &settings(99), &nobody);
+    let shown = world.show_to(&Verifier::new(), &many, 3, &settings(99));
     assert_eq!(shown.err(), Some(ChainError::TooDeep { limit: Settings::DEEPEST }));
 }
 
@@ -277,11 +275,10 @@ fn a_chain_comes_back_to_nobody_but_by_an_allowed_pair() {
     let mut claims = world.claims(2);
     claims[1]["aud"] = id(0).as_str().into();
     let header = world.sign(&claims);
-    let nobody = Revoked::default();
     let show = |header: &str, peer: usize, to: usize, revisits: Vec<(SpiffeId, SpiffeId)>| {
         let settings = Settings { revisits, ..world.settings() };
         let snapshot = &world.members[to].snapshot;
-        let site = Site { snapshot, settings: &settings, revoked: &nobody, now: world.now };
+        let site = Site { snapshot, settings: &settings, now: world.now };
         Verifier::new().verify(&arrival(header, &id(peer)), &site).err()
     };
     let back = ChainError::Loop { hop: 1, id: id(0) };
@@ -303,7 +300,6 @@ fn other_domains_are_reached_by_listed_pairs_in_their_direction() {
     let mut claims = world.claims(1);
     claims[0]["aud"] = world.members[4].id.as_str().into();
     let header = world.sign(&claims);
-    let nobody = Revoked::default();
     for (domains, taken) in [
         (vec![], false),
         (vec![("two.test".into(), "one.test".into())], false),
@@ -311,32 +307,11 @@ fn other_domains_are_reached_by_listed_pairs_in_their_direction() {
     ] {
         let settings = Settings { domains, ..world.settings() };
         let snapshot = &world.members[4].snapshot;
-        let site = Site { snapshot, settings: &settings, revoked: &nobody, now: world.now };
+        let site = Site { snapshot, settings: &settings, now: world.now };
         let shown = Verifier::new().verify(&arrival(&header, &world.members[0].id), &site);
         let refused = ChainError::Hop { hop: 0, rule: Rule::Domain };
         assert_eq!(shown.err(), (!taken).then_some(refused));
     }
-}
-
-#[test]
-fn what_was_revoked_takes_all_that_was_built_on_it_with_it() {
-    let world = World::new();
-    let header = world.sign(&world.claims(3));
-    let settings = world.settings();
-    let verifier = Verifier::new();
-    let jti = |at: u8| BASE64URL_NOPAD.encode(&[at; 16]);
-    for (revoked, hop) in [
-        (jti(0), 0),
-        (jti(1), 1),
-        (jti(2), 2),
-        (world.members[0].id.to_string(), 0),
-        (world.members[2].id.to_string(), 2),
-    ] {
-        let revoked = Revoked::from_iter([revoked.into()]);
-        let shown = world.show_to(&verifier, &header, 3, &settings, &revoked);
-        assert_eq!(shown.err(), Some(ChainError::Hop { hop, rule: Rule::Revoked }));
-    }
-    world.show(&verifier, &header, 3).expect("taken; what was refused isn't used up");
 }
 
 fn remove(hops: &mut [Value], hop: usize, claim: &str) -> Option<Value> {

@@ -18,10 +18,10 @@ fn a_hop_is_shown_once_and_to_whom_it_was_made_for() {
     claims[0]["jti"] = BASE64URL_NOPAD.encode(&[1; 16]).into();
     world.show(&verifier, &world.sign(&claims), 1).expect("taken");
     // Somebody who overheard it, and somebody whom it wasn't made for.
-    let (settings, nobody) = (world.settings(), Revoked::default());
+    let settings = world.settings();
     for (peer, to, rule) in [(0, 2, Rule::Presenter), (1, 3, Rule::Audience)] {
         let snapshot = &world.members[to].snapshot;
-        let site = Site { snapshot, settings: &settings, revoked: &nobody, now: world.now };
+        let site = Site { snapshot, settings: &settings, now: world.now };
         let shown = Verifier::new().verify(&arrival(&header, &world.members[peer].id), &site);
         assert_eq!(shown.err(), Some(ChainError::Hop { hop: 1, rule }));
     }
@@ -30,7 +30,7 @@ fn a_hop_is_shown_once_and_to_whom_it_was_made_for() {
 #[test]
 fn what_is_remembered_ends_with_the_bundles_and_with_the_certificates() {
     let world = World::new();
-    let (settings, nobody) = (world.settings(), Revoked::default());
+    let settings = world.settings();
     let verifier = Verifier::new();
     let mut jti = 0_u8;
     let mut show = |snapshot: &Snapshot, now: u64| {
@@ -41,7 +41,7 @@ fn what_is_remembered_ends_with_the_bundles_and_with_the_certificates() {
         claims[1]["iat"] = now.into();
         claims[1]["jti"] = BASE64URL_NOPAD.encode(&[jti; 16]).into();
         let header = world.sign(&claims);
-        let site = Site { snapshot, settings: &settings, revoked: &nobody, now };
+        let site = Site { snapshot, settings: &settings, now };
         let shown = verifier.verify(&arrival(&header, &world.members[1].id), &site);
         shown.err().map(|error| error.to_string())
     };
@@ -86,9 +86,9 @@ fn rules_are_checked_anew_for_hops_that_are_known() {
 fn nobody_is_believed_without_an_svid_of_our_own() {
     let world = World::new();
     let header = world.sign(&world.claims(1));
-    let (settings, nobody) = (world.settings(), Revoked::default());
+    let settings = world.settings();
     let snapshot = &world.members[1].snapshot;
-    let site = Site { snapshot, settings: &settings, revoked: &nobody, now: world.now + 4000 };
+    let site = Site { snapshot, settings: &settings, now: world.now + 4000 };
     let shown = Verifier::new().verify(&arrival(&header, &world.members[0].id), &site);
     assert_eq!(shown.err(), Some(ChainError::NotReady));
 }

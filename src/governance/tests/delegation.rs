@@ -28,7 +28,8 @@ fn facts_for(world: &World, permitted: &[usize]) -> Facts {
     let settings =
         Settings { directory: directory.path().to_owned(), servers, ..Settings::default() };
     let policies = Arc::new(Policies::load(&settings).expect("loads"));
-    Facts { policies, owned: Owned::default(), push_refused: None }
+    let revocations = Arc::new(Revocations::of(true, []));
+    Facts { policies, owned: Owned::default(), push_refused: None, revocations }
 }
 
 fn call_of(tool: &'static str) -> Call {

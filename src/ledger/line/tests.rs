@@ -2,7 +2,7 @@ use proptest::{collection::vec, option, prelude::*};
 use serde_json::Value;
 
 use super::*;
-use crate::ledger::{Behalf, Decision, Event, Mode, check::split};
+use crate::ledger::{Behalf, Decision, Event, Mode, Revocation, check::split};
 
 const CHAIN: &str = "spiffe://td/agent#0193";
 
@@ -73,6 +73,13 @@ fn bodies() -> impl Strategy<Value = Body> {
         1 => (text(), option::of(any::<[u8; 32]>())).prop_map(|(policy_version, config_sha256)| {
             Body::Config { policy_version, config_sha256 }
         }),
+        1 => (text(), text(), any::<bool>(), option::of(any::<u64>())).prop_map(
+            |(value, reason, lifted, until)| {
+                let (value, reason) = (value.as_ref().into(), reason.as_ref().into());
+                let (id, what, by) = (Uuid::from_u128(7), "user", "ops".into());
+                Body::Revocation(Box::new(Revocation { id, lifted, what, value, reason, by, until }))
+            }
+        ),
         1 => text().prop_map(|id| Body::Recovered { call_id: id.to_string() }),
         1 => (any::<String>(), any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(file, bytes, sha256)| Body::Torn { file, bytes, sha256 }),

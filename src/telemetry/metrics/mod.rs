@@ -7,6 +7,7 @@
 mod admissions;
 mod calls;
 mod ledger;
+mod revocations;
 mod state;
 mod total;
 
@@ -26,6 +27,7 @@ use prometheus::{
 pub use admissions::Admissions;
 pub use calls::{Calls, Finished, Verdict};
 pub use ledger::LedgerReading;
+pub use revocations::RevocationReading;
 pub use state::StateReading;
 
 /// The media type of [`Metrics::render`].
@@ -42,6 +44,7 @@ pub struct Metrics {
     admissions: admissions::Families,
     ledger: ledger::Ledger,
     state: state::State,
+    revocations: revocations::Revocations,
     open_streams: IntGauge,
     bodies_in_flight: IntGauge,
     connections: IntGaugeVec,
@@ -85,6 +88,7 @@ impl Metrics {
             admissions: admissions::Families::new(&registry),
             ledger: ledger::Ledger::new(&registry),
             state: state::State::new(&registry),
+            revocations: revocations::Revocations::new(&registry),
             open_streams: gauge(
                 &registry,
                 "lictor_open_streams",
@@ -295,6 +299,11 @@ impl Metrics {
     /// Tells who owns how much, and how the store is doing.
     pub fn set_state(&self, reading: &StateReading) {
         self.state.set(reading);
+    }
+
+    /// Tells what is revoked.
+    pub fn set_revocations(&self, reading: &RevocationReading) {
+        self.revocations.set(reading);
     }
 
     /// Counts an attempt to put new policies in force.

@@ -118,6 +118,8 @@ fn every_metric_is_documented() {
     metrics.set_unsafe_setting("mode: shadow", 1);
     metrics.set_identity("ready", None);
     metrics.set_state(&STATE);
+    let in_force = ["a", "b", "c", "d", "e", "f"].map(|kind| (kind, 1));
+    metrics.set_revocations(&RevocationReading { in_force, current: true });
     metrics.set_processes("files", 1, 0);
     let admissions = metrics.admissions("files");
     admissions.set_breaker("open");
