@@ -68,19 +68,24 @@ pub(crate) async fn governed_chain(fixture: &Server) -> Chain {
     chain(fixture, Wire::StreamableHttp).await
 }
 
+/// Starts a chain whose far end has more top-level lines in its configuration.
+pub(crate) async fn limited_chain(fixture: &Server, lines: &str) -> Chain {
+    chain_to(&format!("url: '{}'", fixture.url), lines, Wire::StreamableHttp).await
+}
+
 /// Starts a chain in front of `fixture`, which speaks `wire`.
 pub(crate) async fn chain(fixture: &Server, wire: Wire) -> Chain {
     let far = format!("url: '{}', transport: {}", fixture.url, wire.key());
-    chain_to(&far, wire).await
+    chain_to(&far, "", wire).await
 }
 
 /// Starts a chain whose far end starts `command` for each session or caller.
 pub(crate) async fn chain_to_command(command: &[String]) -> Chain {
-    chain_to(&format!("command: {}", json!(command)), Wire::StreamableHttp).await
+    chain_to(&format!("command: {}", json!(command)), "", Wire::StreamableHttp).await
 }
 
 /// `upstream` is how the far Lictor reaches the server; between the two, and before them, it is `wire`.
-async fn chain_to(upstream: &str, wire: Wire) -> Chain {
+async fn chain_to(upstream: &str, lines: &str, wire: Wire) -> Chain {
     let ca = Ca::new(DOMAIN);
     let forbid = format!(
         r#"@id("refused") @reason("nobody may call this")
@@ -89,7 +94,7 @@ async fn chain_to(upstream: &str, wire: Wire) -> Chain {
 
     let directory = prepare(&format!("{PERMIT}\n{forbid}"));
     let identity = identity(&ca, "/lictor/far", directory.path());
-    let far = lictor(directory.path(), &far_config(&identity, upstream)).await;
+    let far = lictor(directory.path(), &far_config(&identity, upstream, lines)).await;
     let far_directory = directory;
 
     let directory = prepare(PERMIT);
@@ -142,7 +147,7 @@ admin: {{ bind: 127.0.0.1:0 }}
     )
 }
 
-fn far_config(identity: &str, upstream: &str) -> String {
+fn far_config(identity: &str, upstream: &str, lines: &str) -> String {
     format!(
         "
 identity: {{ {identity} }}
@@ -156,6 +161,7 @@ upstreams:
 policy: {{ directory: policies }}
 ledger: {{ directory: ledger }}
 admin: {{ bind: 127.0.0.1:0 }}
+{lines}
 "
     )
 }

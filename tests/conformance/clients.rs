@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    chain::{Wire, governed_chain},
+    chain::{Wire, governed_chain, limited_chain},
     process::fixture,
     programs::{Output, interpreter, run, tests_path},
 };
@@ -118,6 +118,42 @@ async fn python_modern() {
 #[tokio::test]
 async fn fastmcp() {
     drive("python_fastmcp.py", "").await;
+}
+
+/// A tool that may be called once an hour, and was.
+const OVER: &str = r#"{
+    "allowed": "test_simple_text",
+    "streaming": "test_tool_with_progress",
+    "refused": "test_error_handling"
+}"#;
+
+/// Every client takes a call over a limit as an error of that call, with all that it has to know, and goes on.
+#[tokio::test]
+async fn a_call_over_a_limit_is_an_error_of_that_call() {
+    let fixture = fixture("mcp_server.py", Wire::StreamableHttp).await;
+    let limits =
+        "rateLimits: [{ name: scarce, rate: 1/1h, when: { tools: [test_error_handling] } }]";
+    let chain = limited_chain(&fixture, limits).await;
+    let first = Seen::by("ts_v1.mjs", "", &chain.url, OVER).await;
+    assert!(first.refusal.is_none(), "{:?}", first.refusal);
+    for (driver, mode) in [
+        ("ts_v1.mjs", ""),
+        ("ts_v2.mjs", "legacy"),
+        ("ts_v2.mjs", "modern"),
+        ("python_mcp.py", "legacy"),
+        ("python_mcp.py", "2026-07-28"),
+        ("python_fastmcp.py", ""),
+    ] {
+        let seen = Seen::by(driver, mode, &chain.url, OVER).await;
+        seen.expect_allowed_calls();
+        let Refusal { code, message, data } = seen.refusal.as_ref().expect("an error was raised");
+        assert_eq!((*code, &data["kind"]), (4290, &"rate_limited".into()), "{driver} {mode}");
+        assert_eq!(data["limits"], serde_json::json!(["scarce"]));
+        assert!(data["retryAfterMs"].as_u64().is_some_and(|wait| wait > 3_000_000), "{data}");
+        assert!(message.contains("`scarce`"), "{message}");
+    }
+    let counts = Seen::by("ts_v1.mjs", "", &fixture.url, COUNT).await.before;
+    assert!(counts.contains("test_error_handling"), "{counts}");
 }
 
 /// Without a proxy the tool runs: only the chain can be what refuses it.

@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod cards;
+mod limits;
 mod requests;
 mod tasks;
 
