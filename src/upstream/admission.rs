@@ -12,9 +12,11 @@
 //! INVARIANT: every way out of a ticket is its `Drop`: it gives back the place and the pass, and tells what
 //! is known, which may be nothing.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
-    hash::{BuildHasher, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -23,7 +25,7 @@ use http::{StatusCode, header::CONTENT_TYPE, response::Parts};
 
 use super::{
     Error,
-    breaker::{Breaker, Pass, Phase, Verdict},
+    breaker::{self, Breaker, Pass, Phase, Verdict},
     bulkhead::{Bulkhead, Full, Kind, Place},
     settings,
 };
@@ -248,7 +250,7 @@ impl Gate {
 
 impl Breakers {
     fn new(settings: settings::Breaker, now: Instant) -> Self {
-        Self { settings, server: breaker(settings, now), tools: HashMap::new() }
+        Self { settings, server: new_breaker(settings, now), tools: HashMap::new() }
     }
 
     fn admit(
@@ -278,10 +280,8 @@ impl Breakers {
         // What a tool doesn't do is no fault of the others, but nobody reaches any behind a closed door.
         let (of_server, of_tool) = match verdict {
             Some(Verdict::Failed) if self.has_room(&name) => (None, verdict),
-            Some(Verdict::Unreachable) => (verdict, None),
-            Some(Verdict::Succeeded | Verdict::Alive | Verdict::Failed) | None => {
-                (verdict, verdict)
-            }
+            Some(Verdict::Failed | Verdict::Unreachable) => (verdict, None),
+            Some(Verdict::Succeeded | Verdict::Alive) | None => (verdict, verdict),
         };
         self.server.settle(&server, of_server, now);
         match (pass, of_tool) {
@@ -292,7 +292,7 @@ impl Breakers {
             }
             (None, Some(Verdict::Failed)) => {
                 let settings = self.settings;
-                let tool = self.tools.entry(name).or_insert_with(|| breaker(settings, now));
+                let tool = self.tools.entry(name).or_insert_with(|| new_breaker(settings, now));
                 if let Ok(pass) = tool.admit(Class::Execute, now) {
                     tool.settle(&pass, of_tool, now);
                 }
@@ -401,8 +401,8 @@ fn is_event_stream(head: &Parts) -> bool {
     essence.is_some_and(|it| it.eq_ignore_ascii_case("text/event-stream"))
 }
 
-fn breaker(settings: settings::Breaker, now: Instant) -> Breaker {
-    Breaker::new(settings, RandomState::new().hash_one(()), now)
+fn new_breaker(settings: settings::Breaker, now: Instant) -> Breaker {
+    Breaker::new(settings, breaker::seed(), now)
 }
 
 fn lock(breakers: &Mutex<Breakers>) -> MutexGuard<'_, Breakers> {

@@ -15,9 +15,14 @@
 //! loses it after [`PATIENCE`]. Calls that may change something are no good as probes, since a failed one
 //! may have run; but where nobody reads, one of them at a time has to do.
 
+#[cfg(test)]
+mod tests;
 mod window;
 
-use std::time::{Duration, Instant};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    time::{Duration, Instant},
+};
 
 use super::settings;
 use crate::protocol::Class;
@@ -119,6 +124,11 @@ struct HalfOpen {
     probes: Vec<(u64, Instant)>,
     next: u64,
     successes: u32,
+}
+
+/// Another one each time.
+pub(super) fn seed() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 impl Breaker {

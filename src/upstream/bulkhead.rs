@@ -165,3 +165,106 @@ impl Drop for Share {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulkhead(queue: usize) -> Bulkhead {
+        Bulkhead::new(&settings::Bulkhead {
+            calls: 3,
+            calls_per_caller: 2,
+            streams: 2,
+            streams_per_caller: 1,
+            queue,
+            queue_time: Duration::from_secs(1),
+        })
+    }
+
+    async fn enter(of: &Bulkhead, caller: &str) -> Result<Place, Full> {
+        of.enter(Kind::Call, caller.into()).await
+    }
+
+    #[tokio::test]
+    async fn nobody_has_more_than_a_share_nor_all_more_than_there_is() {
+        let of = bulkhead(0);
+        let first = enter(&of, "a").await.expect("a place");
+        let _second = enter(&of, "a").await.expect("a place");
+        assert_eq!(enter(&of, "a").await.expect_err("has two"), Full::Caller);
+        let _third = enter(&of, "b").await.expect("a place");
+        assert_eq!(enter(&of, "b").await.expect_err("none left"), Full::Places);
+        assert_eq!(of.taken(Kind::Call), (3, 3));
+        drop(first);
+        assert_eq!(of.taken(Kind::Call), (2, 3));
+        let _fourth = enter(&of, "b").await.expect("a place");
+        assert_eq!(enter(&of, "b").await.expect_err("has two"), Full::Caller);
+    }
+
+    #[tokio::test]
+    async fn who_is_told_no_leaves_nothing_behind() {
+        let of = bulkhead(0);
+        let held = [enter(&of, "a").await, enter(&of, "a").await, enter(&of, "b").await];
+        for _ in 0..10 {
+            assert!(enter(&of, "b").await.is_err());
+        }
+        drop(held);
+        assert_eq!(of.taken(Kind::Call), (0, 3));
+        assert!(of.calls.callers().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_is_short_in_count_and_time() {
+        let of = bulkhead(1);
+        let mut held = vec![];
+        for caller in ["a", "a", "b"] {
+            held.push(enter(&of, caller).await.expect("a place"));
+        }
+        let waits = enter(&of, "c");
+        let another = async {
+            tokio::task::yield_now().await;
+            enter(&of, "d").await
+        };
+        let (waited, refused) = tokio::join!(waits, another);
+        assert_eq!(
+            (waited.expect_err("late"), refused.expect_err("long")),
+            (Full::Waited, Full::Places)
+        );
+        let waits = enter(&of, "c");
+        let frees = async {
+            tokio::task::yield_now().await;
+            held.pop();
+        };
+        let (got, ()) = tokio::join!(waits, frees);
+        got.expect("a place");
+        assert_eq!(of.calls.queue.available_permits(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_waiting_takes_nothing_along() {
+        let of = bulkhead(1);
+        let held = [enter(&of, "a").await, enter(&of, "a").await, enter(&of, "b").await];
+        let gives_up = timeout(Duration::from_millis(10), enter(&of, "c")).await;
+        assert!(gives_up.is_err());
+        drop(held);
+        assert_eq!((of.taken(Kind::Call), of.calls.queue.available_permits()), ((0, 3), 1));
+        assert!(of.calls.callers().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_stream_leaves_its_calls_place_to_others_if_there_is_room() {
+        let of = bulkhead(0);
+        let mut first = enter(&of, "a").await.expect("a place");
+        let mut second = enter(&of, "a").await.expect("a place");
+        assert!(of.become_stream(&mut first));
+        assert!(!of.become_stream(&mut second), "one a caller");
+        assert_eq!((of.taken(Kind::Call), of.taken(Kind::Stream)), ((1, 3), (1, 2)));
+        let mut third = enter(&of, "b").await.expect("a place");
+        let mut fourth = enter(&of, "c").await.expect("a place");
+        assert!(of.become_stream(&mut third));
+        assert!(!of.become_stream(&mut fourth), "two in all");
+        assert_eq!((of.taken(Kind::Call), of.taken(Kind::Stream)), ((2, 3), (2, 2)));
+        drop((first, second, third, fourth));
+        assert_eq!((of.taken(Kind::Call), of.taken(Kind::Stream)), ((0, 3), (0, 2)));
+        assert!(of.calls.callers().is_empty() && of.streams.callers().is_empty());
+    }
+}

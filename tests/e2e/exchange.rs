@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    CALL, CHANGE,
+    CALL, CHANGE, NO_BREAKER,
     http::{TRANSPORTS, Transport, whole, within},
     post, post_whole,
     stub::{Call, Stub, json},
@@ -135,7 +135,7 @@ async fn answers_that_no_client_may_get_become_a_bad_gateway() {
         rows[row].0.as_bytes().to_vec()
     })
     .await;
-    let lictor = Lictor::start(&stub.url()).await;
+    let lictor = Setup::to(&stub.url()).upstream(NO_BREAKER).start().await;
     for transport in TRANSPORTS {
         let mut caller = lictor.caller(transport).await;
         for (row, (text, kind)) in rows.iter().enumerate() {
@@ -174,7 +174,7 @@ async fn a_document_that_breaks_off_is_an_error_or_cut() {
     let cut = breaking(&format!("{{\"jsonrpc\":\"{}", "x".repeat(100_000)));
     let short = breaking("{\"jsonrpc\":");
     let mut stub = Stub::scripted().await;
-    let lictor = Lictor::start(&stub.url()).await;
+    let lictor = Setup::to(&stub.url()).upstream(NO_BREAKER).start().await;
     for text in &cut {
         for transport in TRANSPORTS {
             let mut caller = lictor.caller(transport).await;
@@ -290,10 +290,39 @@ async fn a_call_that_was_sent_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn an_upstream_that_was_not_there_is_called_again_when_it_is() {
+    let server = Stub::json().await;
+    let (url, address) = (server.url(), server.address);
+    drop(server);
+    let breaker = "breaker: { open: 1s, maxOpen: 1s }";
+    let lictor = Setup::to(&url).upstream(breaker).start().await;
+    let mut caller = lictor.caller(Transport::Http1).await;
+    let mut calls = 0;
+    for kind in ["upstream_unreachable"; 5].into_iter().chain(["breaker_open"]) {
+        assert_eq!(caller.post(CALL).await.whole().await.kind(), kind);
+        calls += 1;
+    }
+    let server = Stub::json_at(address).await;
+    let recovering = async {
+        loop {
+            calls += 1;
+            let answer = caller.post(CALL).await.whole().await;
+            if answer.json()["error"].is_null() {
+                return answer;
+            }
+            assert_eq!(answer.kind(), "breaker_open");
+        }
+    };
+    let answer = within("another try", recovering).await;
+    assert_eq!((answer.status, server.requests()), (200, 1));
+    lictor.stop(calls).await;
+}
+
+#[tokio::test]
 async fn an_upstream_that_is_not_there_is_told_apart() {
     // Nobody listens here any more.
     let gone = Stub::json().await.url();
-    let lictor = Lictor::start(&gone).await;
+    let lictor = Setup::to(&gone).upstream(NO_BREAKER).start().await;
     for transport in TRANSPORTS {
         let mut caller = lictor.caller(transport).await;
         for _ in 0..2 {

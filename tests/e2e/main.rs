@@ -28,6 +28,9 @@ const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n
 /// A call of a tool that may change things, with id 7.
 const CHANGE: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"change"}}"#;
 
+/// For upstreams that do nothing but fail.
+const NO_BREAKER: &str = "breaker: { enabled: false }";
+
 /// A plain POST as MCP clients send it: more header lines, each with its end, and the body.
 fn post(headers: &str, body: &str) -> String {
     format!(

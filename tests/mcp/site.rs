@@ -82,6 +82,7 @@ pub(crate) struct Site {
     route: String,
     upstream: String,
     ledger: String,
+    beside: String,
     rest: String,
 }
 
@@ -106,6 +107,7 @@ impl Site {
             route: String::new(),
             upstream: String::new(),
             ledger: String::new(),
+            beside: String::new(),
             rest: String::new(),
         };
         TD_ONE.svid("/lictor").write(site.path(), &[&TD_ONE]);
@@ -147,6 +149,13 @@ impl Site {
         self
     }
 
+    /// One more upstream, at the path of its name.
+    pub(crate) fn beside(mut self, name: &str, url: &str) -> Self {
+        self.route.push_str(&format!(" }}, {{ path: /{name}, protocol: mcp, upstream: {name}"));
+        self.beside.push_str(&format!("- {{ name: {name}, url: '{url}' }}\n"));
+        self
+    }
+
     /// More keys of the ledger.
     pub(crate) fn ledger(mut self, keys: &str) -> Self {
         self.ledger = format!(", {keys}");
@@ -161,7 +170,7 @@ impl Site {
     }
 
     fn yaml(&self) -> String {
-        let Self { identity, server, route, upstream, ledger, rest, .. } = self;
+        let Self { identity, server, route, upstream, ledger, beside, rest, .. } = self;
         let routes = format!("routes: [{{ path: /mcp, protocol: mcp, upstream: files{route} }}]");
         format!(
             "identity: {{ spiffe: {{ {identity} }} }}\n\
@@ -171,6 +180,7 @@ impl Site {
              upstreams:\n\
              - {{ name: files, {server}, \
              tools: {{ lookup: {{ class: read }}, note: {{ class: write }} }}{upstream} }}\n\
+             {beside}\
              policy: {{ directory: policies }}\n\
              ledger: {{ directory: ledger{ledger} }}\n\
              admin: {{ bind: '127.0.0.1:0' }}\n\

@@ -247,6 +247,11 @@ impl Lictor {
         Lictor { child, directory, plain, mutual, logs }
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// Starts it again where it ran before.
     pub(crate) async fn restart(self) -> Self {
         Self::run(self.directory, None).await

@@ -74,6 +74,13 @@ impl Stub {
         Self::answering(|seen| json(&result(seen, "{}"))).await
     }
 
+    /// The same, where another one was.
+    pub(crate) async fn json_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.expect("the address is free again");
+        let answer = Box::new(|seen: &Seen| json(&result(seen, "{}")));
+        Self::serve(listener, Script::Answer(answer), None, None)
+    }
+
     /// Hands every request over to the test; see [`Self::call`].
     pub(crate) async fn scripted() -> Self {
         Self::handing_over(listen(None), false, None)

@@ -274,8 +274,8 @@ async fn a_caller_who_does_not_read_is_cut() {
 #[tokio::test]
 async fn an_upstream_that_does_not_answer_is_given_up() {
     let mut stub = Stub::scripted().await;
-    let setup = Setup::to(&stub.url()).upstream("timeouts: { firstByte: 500ms, idle: 500ms }");
-    let lictor = setup.start().await;
+    let timeouts = format!("timeouts: {{ firstByte: 500ms, idle: 500ms }}, {NO_BREAKER}");
+    let lictor = Setup::to(&stub.url()).upstream(&timeouts).start().await;
     for transport in TRANSPORTS {
         let mut caller = lictor.caller(transport).await;
         let (reply, ()) = tokio::join!(caller.post(CHANGE), abandoned(&mut stub));
