@@ -126,6 +126,11 @@ struct HalfOpen {
     successes: u32,
 }
 
+/// One as it is without a word in the configuration.
+pub(super) fn with_defaults(now: Instant) -> Breaker {
+    Breaker::new(settings::Breaker::default(), seed(), now)
+}
+
 /// Another one each time.
 pub(super) fn seed() -> u64 {
     RandomState::new().hash_one(())

@@ -11,7 +11,8 @@
 //! written; a token that a caller brought is kept by its digest only.
 //!
 //! Refused: an answer of the service that isn't exactly what was asked for, redirects, long answers, slow ones.
-//! Nothing is asked twice: many calls with one token wait for one exchange, also for one that fails.
+//! Nothing is asked twice: many calls with one token wait for one exchange, also for one that fails. A service
+//! that fails is left alone for a while, by a breaker as upstreams have.
 
 mod answer;
 mod memory;
@@ -19,7 +20,11 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -32,10 +37,14 @@ use tracing::Instrument as _;
 
 use super::{
     Body, SetupError,
+    breaker::{self, Breaker, Verdict},
     settings::{self, Http, Transport},
     unjudged::Unjudged,
 };
-use crate::telemetry::{Clock, Metrics, Secret};
+use crate::{
+    protocol::Class,
+    telemetry::{Clock, Metrics, Secret},
+};
 use answer::Issued;
 use memory::{Found, Memory, Place};
 use request::Request;
@@ -137,6 +146,7 @@ pub(super) struct TokenExchange {
     request: Request,
     required: bool,
     memory: Arc<Memory>,
+    breaker: Mutex<Breaker>,
     metrics: Metrics,
 }
 
@@ -162,6 +172,7 @@ impl TokenExchange {
             request: Request::new(settings)?,
             required: settings.required,
             memory: Arc::default(),
+            breaker: Mutex::new(breaker::with_defaults(Clock.instant())),
             metrics: metrics.clone(),
         }))
     }
@@ -212,7 +223,14 @@ impl TokenExchange {
 
     async fn exchange(&self, place: Place, user: UserToken) {
         let begun = Clock.instant();
-        let asked = timeout(PATIENCE, self.ask(&user)).await.unwrap_or(Err(Problem::Late));
+        let pass = self.breaker().admit(Class::Read, begun);
+        let asked = match &pass {
+            Ok(_) => timeout(PATIENCE, self.ask(&user)).await.unwrap_or(Err(Problem::Late)),
+            Err(_) => Err(Problem::LeftAlone),
+        };
+        if let Ok(pass) = pass {
+            self.breaker().settle(&pass, verdict(&asked), Clock.instant());
+        }
         let took_ms = Clock.instant().saturating_duration_since(begun).as_millis();
         let upstream = &*self.upstream;
         let (outcome, counted) = match asked {
@@ -226,6 +244,7 @@ impl TokenExchange {
                 tracing::info!(upstream, took_ms, code, "the token service refused");
                 (Err(TokenError::Refused), "refused")
             }
+            Err(Problem::LeftAlone) => (Err(TokenError::Unavailable), "left_alone"),
             Err(problem) => {
                 let reason = chain(&problem);
                 tracing::warn!(upstream, took_ms, reason, "no token");
@@ -234,6 +253,11 @@ impl TokenExchange {
         };
         self.metrics.token_exchange(upstream, counted);
         place.finish(outcome);
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        // Nothing panics half-way while it is held.
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn ask(&self, user: &UserToken) -> Result<Issued, Problem> {
@@ -261,6 +285,8 @@ impl fmt::Debug for TokenExchange {
 /// Why an exchange brought no token. For the log: none holds anything that the service wrote.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
+    #[error("the token service fails too often, and is left alone")]
+    LeftAlone,
     #[error("the client secret can't be read")]
     Secret(#[source] std::io::Error),
     #[error("the token service gives no answer")]
@@ -279,6 +305,23 @@ enum Problem {
     Client(&'static str),
     #[error("the token service refuses: `{0}`")]
     Refused(&'static str),
+}
+
+/// What it tells of the service.
+fn verdict(asked: &Result<Issued, Problem>) -> Option<Verdict> {
+    match asked {
+        Ok(_) | Err(Problem::Refused(_)) => Some(Verdict::Succeeded),
+        Err(Problem::LeftAlone | Problem::Secret(_)) => None,
+        Err(Problem::Unreachable(_) | Problem::Late) => Some(Verdict::Failed),
+        Err(Problem::Status(500..)) => Some(Verdict::Failed),
+        Err(
+            Problem::Status(_)
+            | Problem::Long
+            | Problem::NoJson
+            | Problem::Unreadable(_)
+            | Problem::Client(_),
+        ) => Some(Verdict::Alive),
+    }
 }
 
 async fn read(body: &mut Body) -> Result<Vec<u8>, Problem> {
