@@ -10,6 +10,8 @@ use tokio::{
 
 use super::*;
 
+mod api;
+
 const DEADLINE: Duration = Duration::from_secs(5);
 
 struct Running {
@@ -22,25 +24,31 @@ struct Running {
 }
 
 async fn running() -> Running {
+    running_with(None, DeskPlace::default()).await
+}
+
+async fn running_with(token_file: Option<PathBuf>, desk: DeskPlace) -> Running {
     let any = "127.0.0.1:0".parse().expect("an address");
-    let admin = Admin::bind(Settings { health: Some(any), admin: any, token_file: None })
-        .await
-        .expect("bound");
+    let settings = Settings { health: Some(any), admin: any, token_file };
+    let admin = Admin::bind(settings).await.expect("bound");
     let (operators, strangers) = (admin.address(), admin.health_address().expect("bound"));
     let (readiness, metrics) = (Arc::new(Readiness::default()), Metrics::new());
     let (stop, stopped) = oneshot::channel();
     let shutdown = async { drop(stopped.await) };
-    let served =
-        admin.serve(Arc::clone(&readiness), metrics.clone(), DeskPlace::default(), shutdown);
+    let served = admin.serve(Arc::clone(&readiness), metrics.clone(), desk, shutdown);
     let served = tokio::spawn(served);
     Running { operators, strangers, readiness, metrics, stop, served }
 }
 
 /// Status and body of `GET path`.
 async fn fetch(address: SocketAddr, path: &str) -> (u16, String) {
+    exchange(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")).await
+}
+
+/// Status and body of the answer to a request.
+async fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.expect("connected");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.expect("an answer");

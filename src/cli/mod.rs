@@ -7,6 +7,7 @@ pub mod check;
 pub mod demo;
 pub mod ledger;
 pub mod policy;
+pub mod revoke;
 pub mod run;
 pub mod stdio;
 
@@ -41,6 +42,7 @@ enum Command {
     Check(check::Check),
     Policy(policy::Options),
     Ledger(ledger::Ledger),
+    Revoke(revoke::Revoke),
     Stdio(stdio::Stdio),
 }
 
@@ -57,6 +59,7 @@ pub fn run(
             Command::Check(command) => command.run(out, err),
             Command::Policy(command) => policy::run(&command, out, err),
             Command::Ledger(command) => command.run(out, err),
+            Command::Revoke(command) => command.run(out, err),
             Command::Stdio(command) => command.run(err),
         },
         Err(error) => explain(&error, out, err),

@@ -15,6 +15,7 @@ use crate::{
 
 mod forged;
 mod refused;
+mod revoked;
 
 /// Who may begin a chain, unless a test says otherwise.
 const ORIGINS: &str = "mayOriginate: [{ id: spiffe://one.test/a, mode: full }]";
@@ -47,8 +48,9 @@ async fn proxy_with(
          delegation: {{ {delegation} }}\n\
          policy: {{ directory: policies }}\n\
          ledger: {{ directory: ledger }}\n\
-         admin: {{ bind: '127.0.0.1:0' }}\n"
+         admin: {{ bind: '127.0.0.1:0', tokenFile: token }}\n"
     );
+    std::fs::write(here.join("token"), "a token of operators").expect("a token");
     std::fs::write(here.join("lictor.yaml"), yaml).expect("a configuration");
     Lictor::run_with(directory, None, ["out", "in"]).await
 }

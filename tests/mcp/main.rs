@@ -29,6 +29,7 @@ mod process;
 #[expect(dead_code, reason = "parts of it are for the tests of stores")]
 mod redis;
 mod resilience;
+mod revocation;
 mod sessions;
 mod shield;
 mod site;

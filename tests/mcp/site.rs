@@ -34,6 +34,9 @@ pub(crate) fn tls_of(credential: &Credential) -> ClientConfig {
     config.expect("a credential")
 }
 
+/// What operators show to administration; in the file `token` of every site.
+pub(crate) const TOKEN: &str = "a token of the operators of this site";
+
 /// Who may do what, unless a test says otherwise.
 pub(crate) const POLICIES: &str = r#"
 @id("connect")
@@ -112,7 +115,7 @@ impl Site {
         };
         TD_ONE.svid("/lictor").write(site.path(), &[&TD_ONE]);
         std::fs::create_dir(site.path().join("policies")).expect("a directory");
-        site.file("policies/all.cedar", POLICIES)
+        site.file("policies/all.cedar", POLICIES).file("token", TOKEN)
     }
 
     /// Where it will run.
@@ -183,7 +186,7 @@ impl Site {
              {beside}\
              policy: {{ directory: policies }}\n\
              ledger: {{ directory: ledger{ledger} }}\n\
-             admin: {{ bind: '127.0.0.1:0' }}\n\
+             admin: {{ bind: '127.0.0.1:0', tokenFile: token }}\n\
              {rest}"
         )
     }

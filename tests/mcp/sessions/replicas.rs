@@ -209,8 +209,11 @@ async fn lictor_starts_without_redis_and_finds_it_later() {
     let (stub, mut redis) = (server().await, RedisServer::start().await);
     redis.kill().await;
     let lictor = replica(&stub, &redis).await;
-    until_told(&lictor, DEGRADED).await;
-    refused(&lictor, None, &request("initialize", "{}")).await;
+    // Nothing is served before it is known what is revoked.
+    let answer = send(&mut a(&lictor).await, "POST", &[], request("initialize", "{}")).await;
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.whole().await.kind(), "revocations_unknown");
+    assert_eq!(ask(&lictor, "/readyz").await.status, 503);
     redis.revive().await;
     until_told(&lictor, IN_ORDER).await;
     let session = open(&mut a(&lictor).await).await;
