@@ -28,7 +28,7 @@ pub struct Ledger {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replay the chain and say how far it can be trusted.
+    /// Replay every chain and say how far it can be trusted.
     ///
     /// Exit code: 0 all entries verified, 1 damaged, 2 no entries, 66 not readable.
     Verify(Verify),
@@ -107,18 +107,28 @@ impl Ledger {
 
 impl Verify {
     fn run(self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<ExitCode> {
-        let report = match ledger::verify(&self.directory) {
-            Ok(report) => report,
+        let reports = match ledger::verify_all(&self.directory) {
+            Ok(reports) => reports,
             Err(error) => {
                 writeln!(err, "lictor: `{}`: {error}", self.directory.display())?;
                 return Ok(ExitCode::from(EXIT_UNREADABLE));
             }
         };
-        describe(&report, out)?;
-        Ok(match (&report.damage, report.entries) {
-            (Some(_), _) => ExitCode::from(EXIT_DAMAGED),
-            (None, 0) => ExitCode::from(EXIT_EMPTY),
-            (None, _) => ExitCode::SUCCESS,
+        for (index, (directory, report)) in reports.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            if reports.len() > 1 {
+                writeln!(out, "directory {}", directory.display())?;
+            }
+            describe(report, out)?;
+        }
+        let damaged = reports.iter().any(|(_, report)| report.damage.is_some());
+        let empty = reports.iter().all(|(_, report)| report.entries == 0);
+        Ok(match (damaged, empty) {
+            (true, _) => ExitCode::from(EXIT_DAMAGED),
+            (false, true) => ExitCode::from(EXIT_EMPTY),
+            (false, false) => ExitCode::SUCCESS,
         })
     }
 }

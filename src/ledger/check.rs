@@ -60,6 +60,12 @@ pub enum Fault {
     /// A segment starts with another entry than its name says, or one is missing before it.
     #[error("segment `{0}` is not the one that follows; one is missing or renamed")]
     Segment(String),
+    /// What the entry says of the chain before this one isn't what is there.
+    #[error("chain `{0}` doesn't reach, or isn't, what this entry says of it")]
+    Previous(String),
+    /// The chain that the entry names isn't in the ledger.
+    #[error("chain `{0}`, which this entry names, is not there")]
+    PreviousMissing(String),
     /// The directory once held a chain, and its segments are gone.
     #[error("the segments of chain `{0}` are gone")]
     Missing(String),

@@ -15,7 +15,10 @@ use serde::{Deserialize, Serialize};
 use uuid::{NoContext, Timestamp, Uuid};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use super::{line::VERSION, stamp::Stamp};
+use super::{
+    line::{Tip, VERSION},
+    stamp::Stamp,
+};
 use crate::telemetry::Clock;
 
 /// Who opens the ledger; looked at when a chain begins, and compared when one goes on.
@@ -46,16 +49,24 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// The chain that a new one takes the place of.
+/// The chain that a new one takes the place of, as it was at some time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Previous {
     /// Its id.
     pub chain: String,
-    /// How many of its entries verified, from its genesis on.
+    /// How many entries it had that were durable, or, if it was damaged, that verified.
     pub entries: u64,
     /// Hash of the last of them, hex.
     pub head: String,
+}
+
+impl Previous {
+    /// A chain as it stands.
+    pub(super) fn at(chain: &str, tip: Tip) -> Self {
+        let head = HEXLOWER.encode(&tip.head);
+        Self { chain: chain.to_owned(), entries: tip.next, head }
+    }
 }
 
 /// The stored entry, fields sorted.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     entry::{Entry, Revocation},
-    genesis::GenesisLine,
+    genesis::{GenesisLine, Previous},
     stamp::Stamp,
 };
 
@@ -25,7 +25,7 @@ pub(super) const VERSION: u64 = 1;
 pub(super) const MAX_LINE: usize = 64 * 1024;
 /// Every kind of entry that version 1 knows. `approval`, `lease`, `checkpoint`, `segment_open` and
 /// `segment_seal` are reserved.
-pub(super) const KINDS: [&str; 13] = [
+pub(super) const KINDS: [&str; 14] = [
     "approval",
     "checkpoint",
     "config",
@@ -39,6 +39,7 @@ pub(super) const KINDS: [&str; 13] = [
     "revocation",
     "segment_open",
     "segment_seal",
+    "settled",
 ];
 
 const MAX_INTEGER: u64 = (1 << 53) - 1;
@@ -69,6 +70,8 @@ pub(super) enum Body {
     Torn { file: String, bytes: u64, sha256: [u8; 32] },
     /// The ledger could not write between `first` and this entry, and lost `count` entries meanwhile.
     Gap { count: u64, first: Stamp },
+    /// How the chain ended that this one follows.
+    Settled { previous: Previous },
 }
 
 /// Where the chain stands: what the next entry needs to know.
@@ -190,6 +193,12 @@ impl Place<'_> {
                 line.number("count", *count);
                 line.stamp("first_ts", *first);
                 line.label("kind", "gap");
+                line.number("seq", self.seq);
+            }
+            Body::Settled { previous } => {
+                line.text("chain", self.chain);
+                line.label("kind", "settled");
+                line.previous("previous", previous);
                 line.number("seq", self.seq);
             }
         }
@@ -344,6 +353,15 @@ impl<'a> Object<'a> {
             self.key(key);
             self.out.extend_from_slice(if flag { b"true" } else { b"false" });
         }
+    }
+
+    fn previous(&mut self, key: &'static str, previous: &Previous) {
+        self.key(key);
+        let mut inner = Object::begin(self.out);
+        inner.text("chain", &previous.chain);
+        inner.number("entries", previous.entries);
+        inner.text("head", &previous.head);
+        inner.end();
     }
 
     fn hex<'t>(&mut self, key: &'static str, bytes: impl Into<Option<&'t [u8; 32]>>) {

@@ -11,6 +11,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{
+    chains::directories,
     check::split,
     segment::{Piece, Pieces, Segment, segments},
 };
@@ -112,15 +113,19 @@ pub enum ListError {
     },
 }
 
-/// Lists the entries in `directory` that match, oldest first, one segment buffer at a time.
+/// Lists the entries of all chains of the ledger in `directory` that match, oldest first, with one segment
+/// buffer in memory for each chain.
 ///
 /// # Errors
 /// If the directory can't be read.
 pub fn list(directory: &Path, filter: Filter) -> Result<Rows, ListError> {
-    let segments = segments(directory)
-        .map_err(|source| ListError::Io { path: directory.to_owned(), source })?
-        .into_iter();
-    Ok(Rows { filter, segments, open: None, held: None, failed: false })
+    let io = |source| ListError::Io { path: directory.to_owned(), source };
+    let mut chains = Vec::new();
+    for chain in directories(directory).map_err(io)? {
+        let segments = segments(&chain).map_err(io)?.into_iter();
+        chains.push(Chain { segments, open: None, next: None });
+    }
+    Ok(Rows { filter, chains, held: None, failed: false })
 }
 
 /// All entries of one call.
@@ -138,11 +143,19 @@ pub fn find(directory: &Path, call_id: &str) -> Result<Vec<Row>, ListError> {
 #[derive(Debug)]
 pub struct Rows {
     filter: Filter,
-    segments: vec::IntoIter<Segment>,
-    open: Option<(PathBuf, Pieces)>,
+    /// Those that have entries left.
+    chains: Vec<Chain>,
     /// The newest that match, once all were seen, if only those are wanted.
     held: Option<VecDeque<Result<Row, ListError>>>,
     failed: bool,
+}
+
+#[derive(Debug)]
+struct Chain {
+    segments: vec::IntoIter<Segment>,
+    open: Option<(PathBuf, Pieces)>,
+    /// The next entry, once it was looked at.
+    next: Option<Row>,
 }
 
 impl Iterator for Rows {
@@ -179,6 +192,25 @@ impl Rows {
             }
         }
         None
+    }
+
+    /// The oldest of the entries that come next in each chain: within one they are in order of time.
+    fn read(&mut self) -> Result<Option<Row>, ListError> {
+        for chain in &mut self.chains {
+            if chain.next.is_none() {
+                chain.next = chain.read()?;
+            }
+        }
+        self.chains.retain(|chain| chain.next.is_some());
+        let oldest = self.chains.iter_mut().min_by(|a, b| a.time().cmp(&b.time()));
+        Ok(oldest.and_then(|chain| chain.next.take()))
+    }
+}
+
+impl Chain {
+    /// When the next entry was written.
+    fn time(&self) -> Option<&str> {
+        self.next.as_ref().map(|row| row.ts.as_str())
     }
 
     fn read(&mut self) -> Result<Option<Row>, ListError> {

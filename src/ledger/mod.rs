@@ -1,6 +1,6 @@
 //! The tamper-evident record of every call.
 //!
-//! Entries go into one hash chain per replica, in JSONL segments that can be read and verified without
+//! Entries go into one hash chain per process that writes, in JSONL segments that can be read and verified without
 //! this program (`docs/ledger.md`). One thread writes; callers either wait until their entry is durable
 //! ([`Ledger::intent`]) or leave it in a bounded queue ([`Ledger::record`]). All that is queued is
 //! committed together, so the cost of a sync is shared by everybody who waits for it.
@@ -9,9 +9,10 @@
 //! INVARIANT: `record` never blocks on the disk, never fails and works from `Drop`; [`Ledger::admits`]
 //! refuses calls early enough that it need not lose anything.
 //!
-//! Refuses: a second writer in the same directory, a chain that is damaged anywhere but in a half-written
+//! Refuses: a second writer, other than one that takes over by agreement ([`Ledger::succeed`]), a chain that is damaged anywhere but in a half-written
 //! end, a chain of another identity, and calls while the disk refuses ([`OnFailure`]).
 
+mod chains;
 mod check;
 mod entry;
 mod genesis;
@@ -28,7 +29,8 @@ mod writer;
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -42,10 +44,10 @@ pub use self::{
     recovery::OpenError,
     replace::{ReplaceError, Replaced, replace},
     settings::{OnFailure, Settings},
-    verify::{Damage, Gap, Report, Torn, verify},
+    verify::{Damage, Gap, Report, Torn, verify, verify_all},
 };
 use self::{
-    line::Body,
+    line::{Body, Tip},
     queue::{Limits, Queue},
     recovery::Opened,
     segment::{Segments, Store},
@@ -92,6 +94,8 @@ pub struct Ledger(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     chain: Arc<str>,
+    /// Where the chain is that this one follows, until it is known how that one ended.
+    predecessor: Mutex<Option<PathBuf>>,
     queue: Arc<Queue>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -104,7 +108,26 @@ impl Ledger {
     /// If another writer is there, the chain is damaged or of another identity, or the disk refuses.
     pub fn open(settings: Settings, genesis: Genesis) -> Result<Self, OpenError> {
         let opened = recovery::open(&settings.directory, &genesis)?;
-        let queue = |next| Queue::new(&settings, next, Limits::default());
+        Self::of(opened, &settings)
+    }
+
+    /// Begins a chain in the settings' directory that follows the one that another process still writes there,
+    /// and starts its writer. `previous` is what that process says of it ([`Ledger::tip`]); whether it is so is
+    /// for [`verify_all`] to say.
+    ///
+    /// # Errors
+    /// If that chain isn't there, another one is damaged, or the disk refuses.
+    pub fn succeed(
+        settings: Settings,
+        genesis: Genesis,
+        previous: &Previous,
+    ) -> Result<Self, OpenError> {
+        let opened = recovery::succeed(&settings.directory, &genesis, previous)?;
+        Self::of(opened, &settings)
+    }
+
+    fn of(opened: Opened, settings: &Settings) -> Result<Self, OpenError> {
+        let queue = |tip| Queue::new(settings, tip, Limits::default());
         Self::start(opened, |segments: Segments| segments, queue).map_err(|source| OpenError::Io {
             directory: settings.directory.clone(),
             verb: "written",
@@ -115,23 +138,53 @@ impl Ledger {
     fn start<S: Store + 'static>(
         opened: Opened,
         store: impl FnOnce(Segments) -> S,
-        queue: impl FnOnce(u64) -> Queue,
+        queue: impl FnOnce(Tip) -> Queue,
     ) -> io::Result<Self> {
-        let Opened { chain, tip, segments, lock, owed } = opened;
+        let Opened { chain, tip, segments, lock, owed, predecessor } = opened;
         let mut writer = Writer::new(Arc::clone(&chain), tip, store(segments), lock);
         let now = Stamp::now();
         writer.append(owed.iter().map(|body| (now, body)))?;
-        let queue = Arc::new(queue(writer.next()));
+        let queue = Arc::new(queue(writer.tip()));
         let thread = thread::Builder::new().name("ledger".to_owned()).spawn({
             let queue = Arc::clone(&queue);
             move || writer.run(&queue)
         })?;
-        Ok(Self(Arc::new(Shared { chain, queue, writer: Mutex::new(Some(thread)) })))
+        Ok(Self(Arc::new(Shared {
+            chain,
+            predecessor: Mutex::new(predecessor),
+            queue,
+            writer: Mutex::new(Some(thread)),
+        })))
     }
 
     /// Id of the chain.
     pub fn chain(&self) -> &str {
         &self.0.chain
+    }
+
+    /// How far the chain is durable.
+    pub fn tip(&self) -> Previous {
+        Previous::at(&self.0.chain, self.0.queue.tip())
+    }
+
+    /// Whether it is known how the chain ended that this one follows, if it does.
+    pub fn is_settled(&self) -> bool {
+        self.0.predecessor().is_none()
+    }
+
+    /// Looks whether the writer of the chain that this one follows has ended. If so, closes what that left open,
+    /// and records here how it ended. Blocks, and does nothing once [`Ledger::is_settled`].
+    ///
+    /// # Errors
+    /// As long as somebody writes there, and if that chain is damaged or the disk refuses.
+    pub fn settle(&self) -> Result<(), OpenError> {
+        let mut predecessor = self.0.predecessor();
+        let Some(directory) = &*predecessor else { return Ok(()) };
+        if let Some(previous) = recovery::settle(directory)? {
+            self.0.queue.push(Body::Settled { previous });
+        }
+        *predecessor = None;
+        Ok(())
     }
 
     /// Whether a call needs an intent before it is forwarded: if it may change state, and all calls if
@@ -204,6 +257,10 @@ impl Ledger {
 }
 
 impl Shared {
+    fn predecessor(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.predecessor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn close(&self) {
         self.queue.close();
         let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Status, Unavailable,
-    line::Body,
+    line::{Body, Tip},
     settings::{OnFailure, Settings},
     stamp::Stamp,
 };
@@ -90,7 +90,7 @@ struct State {
     failure: Option<Failure>,
     loss: Option<Loss>,
     lost: u64,
-    durable: u64,
+    durable: Tip,
     commits: u64,
     last_commit: Duration,
 }
@@ -117,8 +117,8 @@ enum Writer {
 }
 
 impl Queue {
-    /// An empty queue in front of a chain whose next entry is `next`.
-    pub(super) fn new(settings: &Settings, next: u64, limits: Limits) -> Self {
+    /// An empty queue in front of a chain that stands at `tip`.
+    pub(super) fn new(settings: &Settings, tip: Tip, limits: Limits) -> Self {
         let state = State {
             pending: VecDeque::new(),
             waiting: 0,
@@ -130,7 +130,7 @@ impl Queue {
             failure: None,
             loss: None,
             lost: 0,
-            durable: next,
+            durable: tip,
             commits: 0,
             last_commit: Duration::ZERO,
         };
@@ -262,21 +262,16 @@ impl Queue {
         Some(state.take())
     }
 
-    /// Notes how the commit of a batch went, and tells those who wait. The chain's next entry is `next`.
+    /// Notes how the commit of a batch went, and tells those who wait. The chain stands at `tip`.
     /// Whether the writer goes on.
-    pub(super) fn finish(
-        &self,
-        batch: Batch,
-        outcome: Result<Duration, String>,
-        next: u64,
-    ) -> bool {
+    pub(super) fn finish(&self, batch: Batch, outcome: Result<Duration, String>, tip: Tip) -> bool {
         let mut state = self.lock();
         state.in_flight = 0;
         let (answer, acks) = match outcome {
             Ok(took) => {
                 state.commits += 1;
                 state.last_commit = took;
-                state.durable = next;
+                state.durable = tip;
                 if state.failure.take().is_some() {
                     tracing::info!("the ledger writes again");
                 }
@@ -323,10 +318,15 @@ impl Queue {
         }
     }
 
+    /// Where the chain stands, as far as it is durable.
+    pub(super) fn tip(&self) -> Tip {
+        self.lock().durable
+    }
+
     pub(super) fn status(&self) -> Status {
         let state = self.lock();
         Status {
-            durable: state.durable,
+            durable: state.durable.next,
             backlog: state.backlog(),
             commits: state.commits,
             last_commit: state.last_commit,

@@ -4,6 +4,9 @@
 //! the chain. Anything else that doesn't follow is damage or tampering, and the ledger does not start on
 //! it: going on would bury it. Intents without a closing entry get `recovered` with status `unknown`,
 //! which is the honest answer for a call that may or may not have run.
+//!
+//! A start takes every chain of the ledger in this way, and goes on with the newest. While somebody writes
+//! one of them, only a process that takes over from it starts: it begins a chain of its own.
 
 use std::{
     error::Error,
@@ -22,13 +25,15 @@ use ring::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
+    chains::{self, directories},
     check::Depth,
-    genesis::{Genesis, GenesisLine, new_chain},
+    genesis::{Genesis, GenesisLine, Previous, new_chain},
     line::{Body, Tip},
     replace,
     segment::{Segments, Store as _, file_name, segments, sync_directory},
     stamp::Stamp,
     verify::{Damage, Report, Torn, recorded_chain, walk},
+    writer::Writer,
 };
 
 /// Names the chain, so that the loss of all its segments is seen.
@@ -59,6 +64,14 @@ pub enum OpenError {
         chain: String,
         /// The identity given.
         spiffe_id: String,
+    },
+    /// The chain to follow isn't in this ledger.
+    #[error("ledger `{directory}` doesn't hold chain `{chain}`, which is to be followed")]
+    OtherLedger {
+        /// The ledger's directory.
+        directory: PathBuf,
+        /// The chain to follow.
+        chain: String,
     },
     /// The key file can't be used.
     #[error("ledger key `{path}`: {reason}")]
@@ -93,65 +106,171 @@ pub(super) struct Opened {
     pub(super) lock: File,
     /// What has to be written before anything else.
     pub(super) owed: Vec<Body>,
+    /// Where the chain is that this one follows, while somebody still writes it.
+    pub(super) predecessor: Option<PathBuf>,
 }
 
-/// Opens or begins the chain in `directory`.
-pub(super) fn open(directory: &Path, genesis: &Genesis) -> Result<Opened, OpenError> {
-    let io = |verb| move |source| OpenError::Io { directory: directory.to_owned(), verb, source };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io("created"))?;
+/// Opens the newest chain of a ledger, or begins the first. What the others were left with is closed.
+pub(super) fn open(ledger: &Path, genesis: &Genesis) -> Result<Opened, OpenError> {
+    make_directory(ledger).map_err(io(ledger, "created"))?;
+    let mut chains = directories(ledger).map_err(io(ledger, "read"))?;
+    let newest = chains.pop().unwrap_or_else(|| ledger.to_owned());
+    let mut settled = Vec::new();
+    for chain in &chains {
+        settled.extend(settle(chain)?);
+    }
+    let (mut opened, report) = go_on(&newest, genesis)?;
+    let follows = |previous: &Previous| report.follows(&previous.chain);
+    if let Some(previous) = settled.into_iter().find(follows)
+        && !report.has_settled()
+    {
+        opened.owed.push(Body::Settled { previous });
+    }
+    Ok(opened)
+}
+
+/// Begins a chain that follows another one of the ledger, which somebody else still writes.
+pub(super) fn succeed(
+    ledger: &Path,
+    genesis: &Genesis,
+    previous: &Previous,
+) -> Result<Opened, OpenError> {
+    let chains = directories(ledger).map_err(io(ledger, "read"))?;
+    let mut predecessor = None;
+    for chain in &chains {
+        let recorded = recorded_chain(chain).map_err(io(chain, "read"))?;
+        if recorded.as_ref() == Some(&previous.chain) {
+            predecessor = Some(chain.clone());
+            continue;
+        }
+        // One that somebody writes is none of ours.
+        match settle(chain) {
+            Ok(_) | Err(OpenError::InUse(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if predecessor.is_none() {
+        let (directory, chain) = (ledger.to_owned(), previous.chain.clone());
+        return Err(OpenError::OtherLedger { directory, chain });
+    }
+    let (place, draft) = chains::place(ledger, &chains);
+    // What a crash has left of an earlier one.
+    match fs::remove_dir_all(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(io(&draft, "created")(error));
+        }
+        Ok(()) | Err(_) => make_directory(&draft).map_err(io(&draft, "created"))?,
+    }
+    begin(&draft, genesis, Some(previous))?;
+    fs::rename(&draft, &place)
+        .and_then(|()| sync_directory(ledger))
+        .map_err(io(&place, "created"))?;
+    let (opened, _) = go_on(&place, genesis)?;
+    Ok(Opened { predecessor, ..opened })
+}
+
+/// Closes what the last writer of a chain left open, and says how far the chain goes. `None` if there is none.
+pub(super) fn settle(directory: &Path) -> Result<Option<Previous>, OpenError> {
     let lock = lock(directory)?;
-    let report = walk(directory, Depth::Links).map_err(io("read"))?;
+    let report = sound(directory)?;
+    let Some(chain) = report.chain.clone() else { return Ok(None) };
+    let owed = owed(directory, &report).map_err(io(directory, "read"))?;
+    let mut tip = report.tip;
+    if !owed.is_empty() {
+        let segments = last_segment(directory)?;
+        let mut writer = Writer::new(chain.as_str().into(), tip, segments, lock);
+        let now = Stamp::now();
+        writer.append(owed.iter().map(|body| (now, body))).map_err(io(directory, "written"))?;
+        tip = writer.tip();
+    }
+    Ok(Some(Previous::at(&chain, tip)))
+}
+
+/// Opens the chain in a directory, or begins one that follows nothing but a chain that was put aside.
+fn go_on(directory: &Path, genesis: &Genesis) -> Result<(Opened, Report), OpenError> {
+    let lock = lock(directory)?;
+    let mut report = sound(directory)?;
+    let chain = match &report.chain {
+        Some(chain) => {
+            same_identity(directory, chain, genesis)?;
+            key(directory, report.key.as_deref())?;
+            record_chain(directory, chain).map_err(io(directory, "written"))?;
+            chain.clone()
+        }
+        None => {
+            let previous = replace::noted(directory).map_err(io(directory, "read"))?;
+            let (chain, tip) = begin(directory, genesis, previous.as_ref())?;
+            report.tip = tip;
+            chain
+        }
+    };
+    replace::forget(directory).map_err(io(directory, "written"))?;
+    let segments = last_segment(directory)?;
+    let owed = owed(directory, &report).map_err(io(directory, "read"))?;
+    let (chain, tip) = (chain.into(), report.tip);
+    Ok((Opened { chain, tip, segments, lock, owed, predecessor: None }, report))
+}
+
+/// Replays a chain, and sets a half-written end aside.
+fn sound(directory: &Path) -> Result<Report, OpenError> {
+    let report = walk(directory, Depth::Links).map_err(io(directory, "read"))?;
     if let Some(source) = report.damage {
         return Err(OpenError::Damaged { directory: directory.to_owned(), source });
     }
     if let Some(torn) = &report.torn {
-        set_aside(directory, torn).map_err(io("repaired"))?;
+        set_aside(directory, torn).map_err(io(directory, "repaired"))?;
     }
-    let key = key(directory, report.key.as_deref())?;
-    let last = segments(directory).map_err(io("read"))?.pop();
+    Ok(report)
+}
+
+/// Writes the first entry of a new chain; its id, and where it stands then.
+fn begin(
+    directory: &Path,
+    genesis: &Genesis,
+    previous: Option<&Previous>,
+) -> Result<(String, Tip), OpenError> {
+    let key = key(directory, None)?;
+    let chain = new_chain(genesis);
+    let line = GenesisLine::new(&chain, genesis, &key, previous).map_err(OpenError::Sign)?;
+    let (mut tip, mut bytes) = (Tip::GENESIS, Vec::new());
+    let mut segments = last_segment(directory)?;
+    tip.begin(&line, &mut bytes)
+        .and_then(|()| segments.append(&bytes))
+        .and_then(|()| segments.sync())
+        .and_then(|()| record_chain(directory, &chain))
+        .map_err(io(directory, "written"))?;
+    Ok((chain, tip))
+}
+
+/// The segment that the next entry belongs in.
+fn last_segment(directory: &Path) -> Result<Segments, OpenError> {
+    let last = segments(directory).map_err(io(directory, "read"))?.pop();
     let path = last.map_or_else(|| directory.join(file_name(0)), |last| last.path);
-    let mut segments = Segments::open(directory, path).map_err(io("written"))?;
-    let mut tip = report.tip;
-    let chain = match &report.chain {
-        Some(chain) => {
-            same_identity(directory, chain, genesis)?;
-            chain.clone()
-        }
-        None => {
-            let chain = new_chain(genesis);
-            let previous = replace::noted(directory).map_err(io("read"))?;
-            let line = GenesisLine::new(&chain, genesis, &key, previous.as_ref())
-                .map_err(OpenError::Sign)?;
-            let mut bytes = Vec::new();
-            tip.begin(&line, &mut bytes)
-                .and_then(|()| segments.append(&bytes))
-                .and_then(|()| segments.sync())
-                .map_err(io("written"))?;
-            chain
-        }
-    };
-    record_chain(directory, &chain)
-        .and_then(|()| replace::forget(directory))
-        .map_err(io("written"))?;
-    let owed = owed(directory, &report).map_err(io("read"))?;
-    Ok(Opened { chain: chain.into(), tip, segments, lock, owed })
+    Segments::open(directory, path).map_err(io(directory, "written"))
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+fn io(directory: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::Io { directory: directory.to_owned(), verb, source }
 }
 
 /// Takes the directory. The lock belongs to the open file, so it keeps out threads as well as processes,
 /// and a crash releases it.
 pub(super) fn lock(directory: &Path) -> Result<File, OpenError> {
-    let io = |source| OpenError::Io { directory: directory.to_owned(), verb: "locked", source };
     let file = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .open(directory.join(LOCK_FILE))
-        .map_err(io)?;
+        .map_err(io(directory, "locked"))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+        Err(TryLockError::Error(source)) => Err(io(directory, "locked")(source)),
     }
 }
 
@@ -203,20 +322,20 @@ fn record_chain(directory: &Path, chain: &str) -> io::Result<()> {
 /// The ledger's key: made at the first start, later the one that the genesis names.
 fn key(directory: &Path, expected: Option<&str>) -> Result<Ed25519KeyPair, OpenError> {
     let path = directory.join(KEY_FILE);
-    let io = |source| OpenError::Io { directory: directory.to_owned(), verb: "keyed", source };
+    let io = || io(directory, "keyed");
     let fail = |reason| OpenError::Key { path: path.clone(), reason };
     let pkcs8 = match fs::read(&path) {
         Ok(pkcs8) => pkcs8,
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io()(error)),
         Err(_) if expected.is_some() => return Err(fail("it is gone")),
         Err(_) => {
             let fresh = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
                 .map_err(|_| fail("no random numbers"))?;
-            write_new(directory, KEY_FILE, fresh.as_ref()).map_err(io)?;
+            write_new(directory, KEY_FILE, fresh.as_ref()).map_err(io())?;
             fresh.as_ref().to_vec()
         }
     };
-    let mode = fs::metadata(&path).map_err(io)?.permissions().mode();
+    let mode = fs::metadata(&path).map_err(io())?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(fail("others can read it; set its mode to 600"));
     }

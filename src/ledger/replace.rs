@@ -93,7 +93,8 @@ pub(super) fn forget(directory: &Path) -> io::Result<()> {
     }
 }
 
-fn aside(chain: &str) -> String {
+/// The name of the directory that a chain is put aside in.
+pub(super) fn aside(chain: &str) -> String {
     let id = chain.rsplit_once('#').map_or(chain, |(_, id)| id);
     let safe = |character: &char| character.is_ascii_alphanumeric() || *character == '-';
     format!("replaced-{}", id.chars().filter(safe).collect::<String>())

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::*;
 use crate::telemetry::Clock;
 
+mod chains;
 mod damage;
 mod failure;
 

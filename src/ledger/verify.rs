@@ -4,13 +4,21 @@
 //! being written. A chain alone can't show that its newest entries were cut off, so the report says how
 //! far the chain is complete and never just that it is valid.
 
-use std::{collections::HashMap, fs, io, path::Path};
+use std::{
+    collections::{HashMap, HashSet},
+    fs, io, mem,
+    path::{Path, PathBuf},
+};
+
+use data_encoding::HEXLOWER;
 
 use super::{
+    chains::directories,
     check::{Depth, Fault, Follower, Head},
     genesis::{Previous, SignedBy},
     line::{Hash, Tip},
     recovery::CHAIN_FILE,
+    replace,
     segment::{Piece, Pieces, Segment, segments},
 };
 
@@ -38,6 +46,18 @@ pub struct Report {
     pub(super) tip: Tip,
     pub(super) key: Option<String>,
     pub(super) torn_files: Vec<String>,
+    claims: Vec<Claim>,
+    /// The hashes at the places that were asked for.
+    heads: HashMap<u64, Hash>,
+}
+
+/// What an entry says of another chain.
+#[derive(Clone, Debug)]
+struct Claim {
+    seq: u64,
+    segment: String,
+    offset: u64,
+    previous: Previous,
 }
 
 /// The first line that is not what was written.
@@ -74,7 +94,7 @@ pub struct Torn {
     pub bytes: u64,
 }
 
-/// Verifies the chain in `directory`: hashes, order, canonical form, and the signature of the genesis.
+/// Verifies the one chain in `directory`, and no other that belongs to its ledger: hashes, order, canonical form, and the signature of the genesis.
 ///
 /// # Errors
 /// Only if the files can't be read; damage is part of the report.
@@ -82,9 +102,97 @@ pub fn verify(directory: &Path) -> io::Result<Report> {
     walk(directory, Depth::Everything)
 }
 
+/// Verifies all chains of a ledger, in the order in which they began, each with its directory. Each has to be
+/// sound in itself, and what one says of another has to be so: a chain that was cut off before the place
+/// that its successor names is damage of the entry that names it.
+///
+/// # Errors
+/// Only if the files can't be read; damage is part of the reports.
+pub fn verify_all(ledger: &Path) -> io::Result<Vec<(PathBuf, Report)>> {
+    let directories = directories(ledger)?;
+    let mut reports: Vec<(PathBuf, Report)> = Vec::new();
+    // From the newest on: what a chain says of an older one was true when it was said, and is true for good.
+    for (index, directory) in directories.iter().enumerate().rev() {
+        let claims = || reports.iter().flat_map(|(_, report)| &report.claims);
+        let wanted = claims().map(|claim| claim.previous.entries).collect();
+        let mut report = walk_noting(directory, Depth::Everything, wanted)?;
+        for (_, newer) in &mut reports {
+            newer.compare(&report);
+        }
+        if index == 0 || was_replaced(&directories, &report)? {
+            // The first chain, and one that takes the place of a damaged one, follow nothing that verifies.
+            report.claims.clear();
+        }
+        reports.push((directory.clone(), report));
+    }
+    for (_, report) in &mut reports {
+        report.compare_with_nothing();
+    }
+    reports.reverse();
+    Ok(reports)
+}
+
+/// Whether a chain took the place of one that was put aside.
+fn was_replaced(directories: &[PathBuf], report: &Report) -> io::Result<bool> {
+    let Some(previous) = &report.previous else { return Ok(false) };
+    let name = replace::aside(&previous.chain);
+    for directory in directories {
+        if directory.join(&name).try_exists()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl Report {
+    /// Whether this chain took the place of that one.
+    pub(super) fn follows(&self, chain: &str) -> bool {
+        self.previous.as_ref().is_some_and(|previous| previous.chain == chain)
+    }
+
+    /// Whether it says how the chain before it ended.
+    pub(super) fn has_settled(&self) -> bool {
+        self.claims.iter().any(|claim| claim.seq > 0)
+    }
+
+    /// Holds what was said of an older chain against it.
+    fn compare(&mut self, older: &Report) {
+        let Some(chain) = &older.chain else { return };
+        let claims = mem::take(&mut self.claims);
+        for claim in claims {
+            if claim.previous.chain != *chain {
+                self.claims.push(claim);
+                continue;
+            }
+            let found = older.heads.get(&claim.previous.entries);
+            if found.map(|head| HEXLOWER.encode(head)).as_ref() != Some(&claim.previous.head) {
+                self.object(claim, Fault::Previous);
+            }
+        }
+    }
+
+    /// What is left was said of chains that aren't there.
+    fn compare_with_nothing(&mut self) {
+        for claim in mem::take(&mut self.claims) {
+            self.object(claim, Fault::PreviousMissing);
+        }
+    }
+
+    fn object(&mut self, claim: Claim, fault: impl FnOnce(String) -> Fault) {
+        let Claim { seq, segment, offset, previous } = claim;
+        let damage = Damage { seq, segment, offset, fault: fault(previous.chain) };
+        self.damage.get_or_insert(damage);
+    }
+}
+
 pub(super) fn walk(directory: &Path, depth: Depth) -> io::Result<Report> {
+    walk_noting(directory, depth, HashSet::new())
+}
+
+/// Also notes the hashes of those entries after which the chain had one of these lengths.
+fn walk_noting(directory: &Path, depth: Depth, wanted: HashSet<u64>) -> io::Result<Report> {
     let segments = segments(directory)?;
-    let mut walk = Walk::new(depth);
+    let mut walk = Walk::new(depth, wanted);
     let last = segments.len().saturating_sub(1);
     for (index, segment) in segments.iter().enumerate() {
         if let Err(damage) = walk.segment(segment, index == last)? {
@@ -117,12 +225,14 @@ struct Walk {
     torn: Option<Torn>,
     torn_files: Vec<String>,
     key: Option<String>,
-    previous: Option<Previous>,
+    claims: Vec<Claim>,
+    wanted: HashSet<u64>,
+    heads: HashMap<u64, Hash>,
     damage: Option<Damage>,
 }
 
 impl Walk {
-    fn new(depth: Depth) -> Self {
+    fn new(depth: Depth, wanted: HashSet<u64>) -> Self {
         Self {
             follower: Follower::new(depth),
             open: HashMap::new(),
@@ -130,7 +240,9 @@ impl Walk {
             torn: None,
             torn_files: Vec::new(),
             key: None,
-            previous: None,
+            claims: Vec::new(),
+            wanted,
+            heads: HashMap::new(),
             damage: None,
         }
     }
@@ -150,7 +262,13 @@ impl Walk {
             }
             let seq = self.follower.tip.next;
             match self.follower.follow(piece, &pieces.bytes) {
-                Ok(head) => self.note(seq, head),
+                Ok(head) => {
+                    if let Some(previous) = head.previous.clone() {
+                        let (segment, offset) = (segment.name(), pieces.offset);
+                        self.claims.push(Claim { seq, segment, offset, previous });
+                    }
+                    self.note(seq, head);
+                }
                 Err(fault) => return Ok(Err(damage(seq, pieces.offset, fault))),
             }
         }
@@ -180,7 +298,11 @@ impl Walk {
         self.torn_files.extend(head.torn_file);
         self.gaps.extend(head.count.map(|count| Gap { seq, count }));
         if seq == 0 {
-            (self.key, self.previous) = (head.key, head.previous);
+            self.key = head.key;
+        }
+        let tip = &self.follower.tip;
+        if self.wanted.contains(&tip.next) {
+            self.heads.insert(tip.next, tip.head);
         }
     }
 
@@ -188,12 +310,13 @@ impl Walk {
         let tip = self.follower.tip;
         let mut dangling: Vec<_> = self.open.into_iter().collect();
         dangling.sort_by_key(|(_, seq)| *seq);
+        let genesis = self.claims.iter().find(|claim| claim.seq == 0);
         Report {
             chain: self.follower.chain,
             entries: tip.next,
             head: (tip.next > 0).then_some(tip.head),
             signed_by: self.follower.signed_by,
-            previous: self.previous,
+            previous: genesis.map(|claim| claim.previous.clone()),
             damage: self.damage,
             dangling: dangling.into_iter().map(|(call_id, _)| call_id).collect(),
             gaps: self.gaps,
@@ -201,6 +324,8 @@ impl Walk {
             tip,
             key: self.key,
             torn_files: self.torn_files,
+            claims: self.claims,
+            heads: self.heads,
         }
     }
 }

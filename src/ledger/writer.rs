@@ -34,9 +34,9 @@ impl<S: Store> Writer<S> {
         Self { chain, tip, store, broken: false, buffer: Vec::new(), _lock: lock }
     }
 
-    /// Sequence number of the next entry.
-    pub(super) fn next(&self) -> u64 {
-        self.tip.next
+    /// Where the chain stands, as far as it is durable.
+    pub(super) fn tip(&self) -> Tip {
+        self.tip
     }
 
     /// Serves the queue until it is closed.
@@ -44,7 +44,7 @@ impl<S: Store> Writer<S> {
         let _stop = StopOnDrop(queue);
         while let Some(batch) = queue.take() {
             let outcome = self.commit(&batch).map_err(|error| error.to_string());
-            if !queue.finish(batch, outcome, self.tip.next) {
+            if !queue.finish(batch, outcome, self.tip) {
                 break;
             }
         }

@@ -75,8 +75,8 @@ fn faulty(directory: &Path, on_failure: OnFailure, retry: Duration) -> (Ledger, 
     let settings = Settings { on_failure, commit_interval: NEVER, ..settings(directory) };
     let opened = recovery::open(directory, &Genesis::default()).expect("opens");
     let store = |disk| Faulty { disk, plan: plan.clone() };
-    let ledger = Ledger::start(opened, store, |next| {
-        Queue::new(&settings, next, Limits { backlog: BACKLOG, retry })
+    let ledger = Ledger::start(opened, store, |tip| {
+        Queue::new(&settings, tip, Limits { backlog: BACKLOG, retry })
     })
     .expect("starts");
     (ledger, plan)
@@ -186,7 +186,11 @@ async fn a_disk_that_never_comes_back_does_not_keep_the_process() {
 fn a_full_backlog_refuses_new_calls_before_anything_is_lost() {
     let directory = directory();
     let settings = settings(directory.path());
-    let queue = Queue::new(&settings, 1, Limits { backlog: BACKLOG, retry: NEVER });
+    let queue = Queue::new(
+        &settings,
+        Tip { next: 1, ..Tip::GENESIS },
+        Limits { backlog: BACKLOG, retry: NEVER },
+    );
     for call in 0..BACKLOG as u128 {
         assert_eq!(queue.admits(false), Ok(()));
         queue.push(Body::Call(entry(Event::Outcome, call)));

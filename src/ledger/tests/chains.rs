@@ -1,0 +1,189 @@
+//! One ledger, several chains: what an upgrade begins, and what ends at any place of it leave.
+
+use super::*;
+use crate::ledger::check::Fault;
+
+fn succeed(directory: &Path, previous: &Previous) -> Ledger {
+    Ledger::succeed(settings(directory), Genesis::default(), previous).expect("begins")
+}
+
+fn all(directory: &Path) -> Vec<(std::path::PathBuf, Report)> {
+    verify_all(directory).expect("readable")
+}
+
+/// What is wrong, with the place among the chains and the entry.
+fn faults(directory: &Path) -> Vec<(usize, u64, Fault)> {
+    let reports = all(directory).into_iter().enumerate();
+    reports.filter_map(|(at, (_, report))| report.damage.map(|it| (at, it.seq, it.fault))).collect()
+}
+
+/// Removes whole lines from the end of a chain.
+fn cut(directory: &Path, lines: usize) {
+    let path = directory.join(segment::file_name(0));
+    let text = fs::read_to_string(&path).expect("readable");
+    let kept = text.lines().count() - lines;
+    let text: String = text.lines().take(kept).map(|line| format!("{line}\n")).collect();
+    fs::write(path, text).expect("written");
+}
+
+#[tokio::test]
+async fn two_chains_are_written_and_read_together() {
+    let directory = directory();
+    let here = directory.path();
+    let old = open(here);
+    old.intent(entry(Event::Intent, 1)).await.expect("durable");
+    let tip = old.tip();
+    assert_eq!((&*tip.chain, tip.entries), (old.chain(), 2));
+    let new = succeed(here, &tip);
+    assert_ne!(new.chain(), old.chain());
+    for call in 2..6 {
+        let ledger = if call % 2 == 0 { &new } else { &old };
+        ledger.intent(entry(Event::Intent, call)).await.expect("durable");
+        ledger.record(entry(Event::Outcome, call));
+        ledger.flush().await;
+    }
+    old.record(entry(Event::Outcome, 1));
+    old.flush().await;
+    assert_eq!(faults(here), []);
+    let calls: Vec<_> = rows(here).into_iter().filter_map(|row| row.call_id).collect();
+    let expected = [1, 2, 2, 3, 3, 4, 4, 5, 5, 1].map(id);
+    assert_eq!(calls, expected, "in order of time");
+    assert_eq!(find(here, &id(3)).expect("readable").len(), 2);
+    assert_eq!(find(here, &id(4)).expect("readable").len(), 2);
+    let reports = all(here);
+    assert_eq!(reports[1].1.previous.as_ref(), Some(&tip));
+    assert_eq!(reports[1].0, here.join("upgraded-0001"));
+    assert!(reports.iter().all(|(_, report)| report.dangling.is_empty()));
+    let last = Filter { last: Some(1), ..Filter::default() };
+    let last: Vec<_> = list(here, last).expect("readable").collect();
+    assert_eq!(last[0].as_ref().expect("a row").call_id, Some(id(1)));
+}
+
+#[tokio::test]
+async fn the_successor_says_how_the_chain_before_it_ended() {
+    let directory = directory();
+    let here = directory.path();
+    let old = open(here);
+    let new = succeed(here, &old.tip());
+    old.intent(entry(Event::Intent, 1)).await.expect("durable");
+    assert!(!new.is_settled());
+    assert!(matches!(new.settle(), Err(OpenError::InUse(_))));
+    // As a crash leaves it: an intent without an end, and half a line.
+    old.close();
+    let path = here.join(segment::file_name(0));
+    let torn = fs::read_to_string(&path).expect("readable") + "{\"half";
+    fs::write(&path, torn).expect("written");
+    new.settle().expect("settled");
+    assert!(new.is_settled());
+    new.settle().expect("nothing more to do");
+    new.close();
+    assert_eq!(faults(here), []);
+    let kinds: Vec<_> = rows(here).into_iter().map(|row| row.kind).collect();
+    assert_eq!(kinds, ["genesis", "genesis", "intent", "recovered", "recovered", "settled"]);
+    // Whatever is cut off from then on is missed.
+    cut(here, 1);
+    assert_eq!(faults(here), [(1, 1, Fault::Previous(sound(here).chain.expect("a chain")))]);
+    open(here).close();
+    assert_eq!(faults(here).len(), 1, "nothing covers it up");
+}
+
+#[test]
+fn nobody_else_starts_while_one_of_them_is_written() {
+    let directory = directory();
+    let here = directory.path();
+    let old = open(here);
+    let new = succeed(here, &old.tip());
+    let refused = || match Ledger::open(settings(here), Genesis::default()) {
+        Err(OpenError::InUse(directory)) => directory,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(), here);
+    old.close();
+    assert_eq!(refused(), here.join("upgraded-0001"));
+    new.record(entry(Event::Intent, 1));
+    let chain = new.chain().to_owned();
+    new.close();
+    // The newest goes on, and says what nobody was there to say.
+    for _ in 0..2 {
+        let next = open(here);
+        assert_eq!(next.chain(), chain);
+        assert!(next.is_settled());
+        next.close();
+        let kinds: Vec<_> = rows(here).into_iter().skip(2).map(|row| row.kind).collect();
+        assert_eq!(kinds, ["intent", "recovered", "settled"]);
+        assert_eq!(faults(here), []);
+    }
+}
+
+#[test]
+fn an_upgrade_that_came_to_nothing_is_in_nobodys_way() {
+    let directory = directory();
+    let here = directory.path();
+    let old = open(here);
+    // One that ended before its first entry was durable, and one that ended later.
+    fs::create_dir(here.join("upgraded-0001.new")).expect("a directory");
+    fs::write(here.join("upgraded-0001.new").join(segment::file_name(0)), "{\"ha").expect("half");
+    assert_eq!(all(here).len(), 1);
+    succeed(here, &old.tip()).close();
+    old.record(entry(Event::Outcome, 1));
+    let third = succeed(here, &old.tip());
+    assert!(!here.join("upgraded-0001.new").exists());
+    old.close();
+    third.settle().expect("settled");
+    let fourth = succeed(here, &third.tip());
+    third.close();
+    fourth.settle().expect("settled");
+    fourth.close();
+    assert_eq!(all(here).len(), 4);
+    assert_eq!(faults(here), []);
+    let other = Previous { chain: "local#other".to_owned(), entries: 1, head: String::new() };
+    let refused = Ledger::succeed(settings(here), Genesis::default(), &other);
+    assert!(matches!(refused, Err(OpenError::OtherLedger { .. })), "{refused:?}");
+    assert_eq!(all(here).len(), 4);
+}
+
+#[tokio::test]
+async fn what_is_missing_of_a_chain_before_is_told() {
+    let made = || async {
+        let directory = directory();
+        let here = directory.path().to_owned();
+        let first = open(&here);
+        first.intent(entry(Event::Intent, 1)).await.expect("durable");
+        let second = succeed(&here, &first.tip());
+        first.close();
+        second.settle().expect("settled");
+        second.flush().await;
+        let third = succeed(&here, &second.tip());
+        let chain = second.chain().to_owned();
+        second.close();
+        third.settle().expect("settled");
+        third.close();
+        assert_eq!(faults(&here), []);
+        (directory, here, chain)
+    };
+    let (_held, here, second) = made().await;
+    fs::remove_dir_all(here.join("upgraded-0001")).expect("removed");
+    assert_eq!(faults(&here), [(1, 0, Fault::PreviousMissing(second))]);
+
+    let (_held, here, second) = made().await;
+    cut(&here.join("upgraded-0001"), 1);
+    assert_eq!(faults(&here), [(2, 0, Fault::Previous(second))]);
+
+    let (_held, here, _) = made().await;
+    cut(&here, 1);
+    let first = sound(&here).chain.expect("a chain");
+    assert_eq!(faults(&here), [(1, 1, Fault::Previous(first.clone()))]);
+    cut(&here, 1);
+    assert_eq!(faults(&here), [(1, 0, Fault::Previous(first))]);
+
+    // A damaged one keeps everybody from starting, until somebody puts it aside.
+    let (_held, here, _) = made().await;
+    let path = here.join(segment::file_name(0));
+    let damaged = fs::read_to_string(&path).expect("readable").replacen("intent", "intenT", 1);
+    fs::write(&path, damaged).expect("written");
+    let refused = Ledger::open(settings(&here), Genesis::default());
+    assert!(matches!(&refused, Err(OpenError::Damaged { directory, .. }) if *directory == here));
+    replace(&here).expect("put aside");
+    open(&here).close();
+    assert_eq!(faults(&here), []);
+}
