@@ -63,12 +63,11 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 pub use self::{
-    answered::Answered, behalf::Delegation, body::Budget, route::Routes, sse_endpoint::Streams,
+    answered::Answered, behalf::Delegation, body::Budget, route::Inside, sse_endpoint::Streams,
 };
 use self::{
     body::Reservation,
     drain::{Drain, Phase},
-    origin::Doorplate,
     route::Way,
     settings::{Limits, Route},
     sse_endpoint::Leg,
@@ -97,7 +96,7 @@ pub struct Shared {
     /// The policies in force.
     pub policies: ArcSwap<Policies>,
     /// Rate limits, budgets and hours.
-    pub limiter: Limiter,
+    pub limiter: ArcSwap<Limiter>,
     /// What was revoked.
     pub revocations: Arc<Register>,
     /// Whose sessions, tasks and continuations are whose.
@@ -120,9 +119,8 @@ pub struct Proxy {
     shared: Arc<Shared>,
     name: Arc<str>,
     settings: listener::Settings,
-    doorplate: Doorplate,
     identity: Option<Arc<Source>>,
-    routes: ArcSwap<Routes>,
+    inside: ArcSwap<Inside>,
     options: HttpServerOptions,
 }
 
@@ -197,19 +195,23 @@ impl Proxy {
         shared: Arc<Shared>,
         settings: listener::Settings,
         identity: Option<Arc<Source>>,
-        routes: Routes,
+        inside: Inside,
     ) -> Self {
         let mut options = HttpServerOptions::default();
         options.h2_idle_timeout = Some(settings.idle_timeout);
         Self {
             shared,
             name: settings.name.as_str().into(),
-            doorplate: Doorplate::new(&settings),
             identity,
-            routes: ArcSwap::from_pointee(routes),
+            inside: ArcSwap::from_pointee(inside),
             settings,
             options,
         }
+    }
+
+    /// Lets messages from now on take these routes. Those in flight end on the routes that they took.
+    pub fn open(&self, inside: Inside) {
+        self.inside.store(Arc::new(inside));
     }
 
     /// One message on a connection; the connection, if it can serve another.

@@ -6,6 +6,7 @@
 
 mod cards;
 mod genesis;
+mod health;
 mod listeners;
 mod plan;
 mod processes;
@@ -18,13 +19,14 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use tokio::{
     sync::{oneshot, watch},
+    task::JoinSet,
     time::timeout,
 };
 
 use self::stop::Stop;
 use crate::{
     admin::{Admin, BindError, Desk, DeskPlace, Part, Readiness},
-    config::Config,
+    config::{Config, File},
     exchange::Record,
     identity::{self, Source},
     ledger::{self, Ledger},
@@ -125,18 +127,29 @@ pub enum Commands {
     Refused,
 }
 
-/// Runs until the process is told to stop.
-pub fn run(config: Config, commands: Commands) -> Result<(), StartError> {
-    let command = config.upstreams.iter().find(|upstream| upstream.server.is_command());
-    if let (Some(upstream), Commands::Refused) = (command, commands) {
-        return Err(StartError::Command { upstream: upstream.name.clone() });
+impl Commands {
+    /// Whether a configuration names no more than may be run.
+    fn admit(self, config: &Config) -> Result<(), StartError> {
+        let command = config.upstreams.iter().find(|upstream| upstream.server.is_command());
+        match (command, self) {
+            (Some(upstream), Self::Refused) => {
+                Err(StartError::Command { upstream: upstream.name.clone() })
+            }
+            (None, _) | (Some(_), Self::Allowed) => Ok(()),
+        }
     }
+}
+
+/// Runs until the process is told to stop. `file` is what `config` was read from; without one, nothing but policies
+/// and identity can change meanwhile.
+pub fn run(config: Config, file: Option<&File>, commands: Commands) -> Result<(), StartError> {
+    commands.admit(&config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("lictor")
         .build()
         .map_err(StartError::Runtime)?;
-    let served = runtime.block_on(serve(config));
+    let served = runtime.block_on(serve(config, file, commands));
     // What is left are idle connections, and calls that could not end in time. Their exchanges are closed
     // as their tasks are dropped, so the ledger has to outlive the runtime.
     runtime.shutdown_timeout(CUT);
@@ -147,16 +160,17 @@ pub fn run(config: Config, commands: Commands) -> Result<(), StartError> {
 }
 
 /// Serves until told to stop. What it gives back has to be closed when nothing can be recorded any more.
-async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
+async fn serve(
+    config: Config,
+    file: Option<&File>,
+    commands: Commands,
+) -> Result<Option<Ledger>, StartError> {
     let mut stop = Stop::new().map_err(StartError::Runtime)?;
     let policies = tokio::task::block_in_place(|| Policies::load(&config.policy))
         .map_err(StartError::Policies)?;
     reload::warn_of(&policies);
     let metrics = Metrics::new();
-    for (setting, places) in config.weakened() {
-        tracing::warn!(setting, places, "a setting weakens what is enforced");
-        metrics.set_unsafe_setting(setting, places);
-    }
+    warn_of_weakened(&config.weakened(), &metrics);
     let readiness = Arc::new(Readiness::default());
     readiness.set(Part::Policy, true);
     let (ended, end) = oneshot::channel::<()>();
@@ -175,12 +189,12 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     };
     if let Some(source) = &source {
         tokio::select! {
-            () = reload::first_identity(source) => {}
+            () = health::first_identity(source) => {}
             () = stop.told() => return Ok(None),
         }
     }
     let ledger = open_ledger(config.ledger.clone(), source.as_deref()).await?;
-    ledger.record_config(Arc::clone(policies.version()), None);
+    ledger.record_config(Arc::clone(policies.version()), file.map(File::sha256));
     let owners = Owners::open(config.state.clone(), state::Limits::of, Clock.unix())
         .await
         .map_err(StartError::State)?;
@@ -196,7 +210,7 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         }),
         policies: ArcSwap::from_pointee(policies),
         delegation: Delegation::default(),
-        limiter: Limiter::new(config.rate_limits.clone(), Clock.instant()),
+        limiter: ArcSwap::from_pointee(Limiter::new(config.rate_limits.clone(), Clock.instant())),
         revocations: Arc::new(revocations),
         owners,
         streams: Streams::default(),
@@ -211,19 +225,27 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
         knows_tenants: Box::new(move || of_tenants.policies.load().knows_tenants()),
     });
     let (closing, closed) = watch::channel(false);
-    let policy = config.policy.clone();
-    let site =
-        tokio::task::block_in_place(|| Site::open(config, &shared, source.as_ref(), &closed))?;
+    let config = (config, file.map(File::sha256));
+    let site = tokio::task::block_in_place(|| {
+        Site::open(config, commands, &shared, source.as_ref(), &closed)
+    })?;
     readiness.set(Part::Listeners, true);
-    let mut keepers = reload::start(&shared, policy, source.as_ref(), &readiness);
+    let path = file.map(|file| file.path().to_owned());
+    let following = tokio::spawn(reload::follow(Arc::clone(&site), path));
+    let mut keepers = JoinSet::new();
+    let revocations = Arc::clone(&shared.revocations);
+    keepers.spawn(async move { revocations.follow().await });
+    keepers.spawn(health::follow(Arc::clone(&shared), source, Arc::clone(&readiness)));
     keepers.spawn(processes::follow(Arc::clone(&site), metrics.clone()));
     stop.told().await;
     tracing::info!("told to stop; finishing what is in flight");
+    following.abort();
     readiness.drain();
     shared.drain.advance(Phase::Draining);
     // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.
     let _ = closing.send(true);
-    if !stop.gives_time(site.in_force().config.drain, shared.drain.finished()).await {
+    let patience = site.in_force().config.drain;
+    if !stop.gives_time(patience, shared.drain.finished()).await {
         shared.drain.advance(Phase::Ending);
     }
     // What is still in flight is told so, and hears nothing of its process any more.
@@ -239,6 +261,14 @@ async fn serve(config: Config) -> Result<Option<Ledger>, StartError> {
     let _ = ended.send(());
     let _ = admin.await;
     Ok(Some(ledger))
+}
+
+/// Tells which settings weaken what is enforced, and in how many places.
+fn warn_of_weakened(weakened: &[(&'static str, usize)], metrics: &Metrics) {
+    for (setting, places) in weakened {
+        tracing::warn!(setting, places, "a setting weakens what is enforced");
+        metrics.set_unsafe_setting(setting, *places);
+    }
 }
 
 async fn open_ledger(

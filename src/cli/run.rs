@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::{EXIT_FAILED, EXIT_USAGE};
 use crate::{
-    config::{self, Config, Faults, Governed},
+    config::{self, Config, Faults, File, Governed},
     policy::Policies,
     server::{self, Commands, StartError},
     telemetry::logs,
@@ -28,8 +28,8 @@ Examples:
 
 /// Govern the calls of agents, as a configuration file says, or in front of one MCP server.
 ///
-/// Ends on SIGTERM or SIGINT when the calls in flight have finished; a second one ends them. Reloads policies when their files
-/// change, and on SIGHUP.
+/// Ends on SIGTERM or SIGINT when the calls in flight have finished; a second one ends them. Reloads the
+/// configuration and the policies when their files change, and on SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
@@ -66,8 +66,8 @@ impl Run {
                 return Ok(ExitCode::from(EXIT_USAGE));
             }
         };
-        let config = match self.config(governed.as_ref()) {
-            Ok(config) => config,
+        let (config, file) = match self.config(governed.as_ref()) {
+            Ok(read) => read,
             Err(faults) => {
                 for fault in faults.iter() {
                     writeln!(err, "lictor: {fault}")?;
@@ -94,7 +94,9 @@ impl Run {
             return Ok(ExitCode::from(EXIT_USAGE));
         }
         let commands = self.commands();
-        let Err(error) = server::run(config, commands) else { return Ok(ExitCode::SUCCESS) };
+        let Err(error) = server::run(config, file.as_ref(), commands) else {
+            return Ok(ExitCode::SUCCESS);
+        };
         super::complain(&error, err)?;
         let usage = matches!(error, StartError::Policies(_) | StartError::Command { .. });
         Ok(ExitCode::from(if usage { EXIT_USAGE } else { EXIT_FAILED }))
@@ -113,11 +115,15 @@ impl Run {
         Ok(Some(Governed::Command { words, directory, env }))
     }
 
-    fn config(&self, governed: Option<&Governed>) -> Result<Config, Faults> {
+    fn config(&self, governed: Option<&Governed>) -> Result<(Config, Option<File>), Faults> {
         match (&self.file, governed) {
-            (Some(file), _) => config::load(file),
+            (Some(path), _) => {
+                let file = File::read(path)?;
+                Ok((file.parse()?, Some(file)))
+            }
             (None, Some(governed)) => {
-                config::drop_in(governed, self.bind, &config::state_directory())
+                let config = config::drop_in(governed, self.bind, &config::state_directory())?;
+                Ok((config, None))
             }
             // clap asks for one of them.
             (None, None) => Err(Faults::default()),

@@ -8,6 +8,7 @@
 //! INVARIANT: a [`Config`] exists only if there was no fault, and everything in it was said in the
 //! file or is a documented default (of which one looks at the environment); an unknown key is a fault and never ignored.
 
+mod change;
 mod convert;
 mod drop_in;
 mod fault;
@@ -16,9 +17,13 @@ mod schema;
 mod shape;
 mod units;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::{
     admin, delegation, identity, ledger, limits, listener, policy,
@@ -95,13 +100,42 @@ impl Config {
 
 /// Reads a configuration file; relative paths in it start from its folder.
 pub fn load(path: &Path) -> Result<Config, Faults> {
-    let text = read(path).map_err(|error| {
-        let mut faults = Faults::default();
-        let problem = format!("`{}` can't be read: {error}", path.display());
-        faults.push(&Place::default(), problem);
-        faults
-    })?;
-    parse(&text, path.parent().unwrap_or(Path::new("")))
+    File::read(path)?.parse()
+}
+
+/// A configuration file as it was read.
+#[derive(Clone, Debug)]
+pub struct File {
+    path: PathBuf,
+    text: String,
+}
+
+impl File {
+    /// Reads the file and understands nothing of it yet.
+    pub fn read(path: &Path) -> Result<Self, Faults> {
+        let text = read(path).map_err(|error| {
+            let mut faults = Faults::default();
+            let problem = format!("`{}` can't be read: {error}", path.display());
+            faults.push(&Place::default(), problem);
+            faults
+        })?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// What it says; relative paths in it start from its folder.
+    pub fn parse(&self) -> Result<Config, Faults> {
+        parse(&self.text, self.path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The SHA-256 of its bytes.
+    pub fn sha256(&self) -> [u8; 32] {
+        Sha256::digest(&self.text).into()
+    }
 }
 
 /// Reads a configuration from its text; relative paths in it start from `base`.

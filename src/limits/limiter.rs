@@ -77,6 +77,21 @@ impl Limiter {
         Self { hours, counters }
     }
 
+    /// The limiter of other limits that goes on where this one is. `before` are its own. A limit that is the same
+    /// among `limits` keeps what was taken of it, any other begins anew.
+    pub fn goes_on(&self, before: &[Limit], limits: &[Limit], now: Instant) -> Self {
+        let mut next = Self::new(limits.to_vec(), now);
+        for counter in &mut next.counters {
+            let named = |limit: &&Limit| limit.name == counter.name;
+            let same = before.iter().find(named) == limits.iter().find(named);
+            let taken = self.counters.iter().find(|taken| taken.name == counter.name);
+            if let (Some(taken), true) = (taken, same) {
+                *counter = Arc::clone(taken);
+            }
+        }
+        next
+    }
+
     /// Finds the limits that a call meets, and what it takes of each.
     pub fn count(&self, subject: &Subject<'_>) -> Counted {
         let meets = |opening: &Opening| {

@@ -321,7 +321,9 @@ impl Proxy {
         if !opens_session(call, answer.status) && !echo {
             headers.remove(SESSION_HEADER);
         }
-        if let Some(origin) = self.doorplate.allowed_origin(&session.req_header().headers) {
+        if let Some(origin) =
+            self.inside.load().doorplate.allowed_origin(&session.req_header().headers)
+        {
             origin::expose(&mut headers, origin);
         }
         headers

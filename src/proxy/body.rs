@@ -23,18 +23,23 @@ const USUAL: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit })
+        Arc::new(Self { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) })
     }
 
     /// Bytes reserved now.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// From now on it is `limit` bytes. What is taken beyond them stays taken.
+    pub fn resize(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// A share of nothing yet.
@@ -43,7 +48,8 @@ impl Budget {
     }
 
     fn take(&self, bytes: usize) -> Result<(), Denial> {
-        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
         match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
             Ok(_) => Ok(()),
             Err(_) => Err(Denial::Overloaded),
@@ -151,6 +157,11 @@ mod tests {
         assert_eq!(budget.used(), 10);
         second.resize(4).unwrap();
         assert_eq!(budget.used(), 4);
+        budget.resize(3);
+        assert!(second.resize(5).is_err());
+        second.resize(2).unwrap();
+        assert!(second.resize(4).is_err());
+        second.resize(3).unwrap();
         drop(second);
         assert_eq!(budget.used(), 0);
     }

@@ -65,7 +65,7 @@ impl Proxy {
         let mut headers = HeaderMap::with_capacity(4);
         headers.insert(header::ETAG, published.etag.clone());
         headers.insert(header::CACHE_CONTROL, cache_control(card.fresh_for));
-        if let Some(origin) = self.doorplate.allowed_origin(&request.headers) {
+        if let Some(origin) = self.inside.load().doorplate.allowed_origin(&request.headers) {
             super::origin::expose(&mut headers, origin);
         }
         exchange.end = Some(End::Answered);

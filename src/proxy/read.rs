@@ -34,7 +34,7 @@ impl Proxy {
         exchange.principal = Some(principal);
         self.check_names(session)?;
         let request = session.req_header();
-        let way = way.insert(self.routes.load().find(&target)?);
+        let way = way.insert(self.inside.load().find(&target)?);
         let served = &way.served;
         exchange.taken = Some(Taken {
             server: Arc::clone(&served.server),
@@ -84,7 +84,7 @@ impl Proxy {
     pub(super) fn check_names(&self, session: &ServerSession) -> Result<(), Denial> {
         let request = session.req_header();
         let authority = request.uri.authority().filter(|_| session.is_http2());
-        self.doorplate.check(&request.headers, authority.map(|name| name.as_str()))
+        self.inside.load().doorplate.check(&request.headers, authority.map(|name| name.as_str()))
     }
 
     /// Who is calling. On a warm connection the proof is checked anew for every message: expiry, our own

@@ -93,7 +93,7 @@ impl Proxy {
         let chains = exchange.behalf.chains().iter();
         let runs: Vec<_> = chains.filter_map(|chain| chain.hops().last()).map(Hop::run).collect();
         let policies = self.shared.policies.load();
-        Ok(self.shared.limiter.count(&Subject {
+        Ok(self.shared.limiter.load().count(&Subject {
             principal: &principal.id,
             tenant: policies.tenant(&principal.id),
             runs: &runs,

@@ -38,7 +38,7 @@ impl Proxy {
             call.body = Bytes::new();
         }
         // Reading may have failed before it came to the route.
-        let find = |target| self.routes.load().find(&target);
+        let find = |target| self.inside.load().find(&target);
         let way = way.or_else(|| head::check(session).and_then(find).ok());
         if self.refuse_on_stream(session, exchange, way.as_ref(), denial).await {
             return;
@@ -46,7 +46,8 @@ impl Proxy {
         let refusals = way.as_ref().map_or(Refusals::default(), |way| way.served.route.refusals);
         let binding = way.as_ref().map(binding).unwrap_or_default();
         let only = way.as_ref().and_then(|way| way.served.only(&way.path));
-        let origin = self.doorplate.allowed_origin(&session.req_header().headers).cloned();
+        let origin =
+            self.inside.load().doorplate.allowed_origin(&session.req_header().headers).cloned();
         self.send_refusal(session, exchange, denial, (binding, refusals), only, origin).await;
         session.set_total_drain_timeout(Some(DRAIN));
         let _ = session.drain_request_body().await;
@@ -107,7 +108,8 @@ impl Proxy {
         self.check_names(session)?;
         let bodiless = session.is_body_empty();
         let request = &session.req_header().headers;
-        let origin = self.doorplate.allowed_origin(request).ok_or(Denial::HttpMethod)?;
+        let origin =
+            self.inside.load().doorplate.allowed_origin(request).ok_or(Denial::HttpMethod)?;
         if !bodiless {
             return Err(Denial::Framing("a preflight has no body").into());
         }

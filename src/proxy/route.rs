@@ -6,8 +6,8 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use super::Served;
-use crate::{denial::Denial, protocol::Protocol};
+use super::{Served, origin::Doorplate};
+use crate::{denial::Denial, listener, protocol::Protocol};
 
 /// Where callers look for a card that know only the host: since A2A 0.3, and before.
 const CARDS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
@@ -19,9 +19,13 @@ pub(super) struct Target {
     query: Option<String>,
 }
 
-/// What is behind a listener, as of one moment.
+/// What is behind a listener, and by which names it is reached, as of one moment.
 #[derive(Debug)]
-pub struct Routes(Vec<Arc<Served>>);
+pub struct Inside {
+    /// The names.
+    pub(super) doorplate: Doorplate,
+    routes: Vec<Arc<Served>>,
+}
 
 /// The route that a request takes.
 #[derive(Debug)]
@@ -70,10 +74,11 @@ impl Target {
     }
 }
 
-impl Routes {
-    /// Routes of one listener, no two of which have the same path.
-    pub fn new(routes: Vec<Served>) -> Self {
-        Self(routes.into_iter().map(Arc::new).collect())
+impl Inside {
+    /// The inside of a listener with these settings and routes, no two of which have the same path.
+    pub fn new(settings: &listener::Settings, routes: Vec<Served>) -> Self {
+        let routes = routes.into_iter().map(Arc::new).collect();
+        Self { doorplate: Doorplate::new(settings), routes }
     }
 
     /// `/mcp` and `/mcp/` are the same path, so that no redirect is needed. A path that is a route's wins over
@@ -88,10 +93,10 @@ impl Routes {
         target.check_plain()?;
         let wanted = bare(&target.path);
         let served = self
-            .0
+            .routes
             .iter()
             .find(|served| bare(&served.route.path) == wanted)
-            .or_else(|| self.0.iter().find(|served| served.token(wanted).is_some()))
+            .or_else(|| self.routes.iter().find(|served| served.token(wanted).is_some()))
             .ok_or(Denial::NoRoute)?;
         let served = Arc::clone(served);
         let (path, below, query) = (target.path.clone(), String::new(), None);
@@ -100,12 +105,12 @@ impl Routes {
 
     /// The A2A route that a path lies in, unless it is another route's own.
     fn agent<'a>(&self, path: &'a str) -> Option<(&Arc<Served>, Cow<'a, str>)> {
-        if self.0.iter().any(|served| {
+        if self.routes.iter().any(|served| {
             served.route.protocol == Protocol::Mcp && bare(&served.route.path) == bare(path)
         }) {
             return None;
         }
-        let agents = || self.0.iter().filter(|served| served.route.protocol == Protocol::A2a);
+        let agents = || self.routes.iter().filter(|served| served.route.protocol == Protocol::A2a);
         let within = agents().filter_map(|served| {
             let below = path.strip_prefix(bare(&served.route.path))?;
             (below.is_empty() || below.starts_with('/')).then_some((served, below))

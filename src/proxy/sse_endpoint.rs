@@ -140,7 +140,7 @@ impl Proxy {
             (Transport::Sse, None) if streams.admits(owner) => Ok(Leg::Stream),
             (Transport::Sse, None) => Err(Denial::TooManySessions),
             (Transport::Sse, Some(token)) => {
-                let open = streams.find(token, &served.server, owner);
+                let open = streams.find(token, &served.upstream, owner);
                 open.map(Leg::Message).ok_or(Denial::UnknownSession)
             }
         }
@@ -203,7 +203,7 @@ impl Proxy {
         let served = &way.served;
         let token = served.token(&way.path)?;
         let owner = exchange.principal.as_ref()?.id.as_str();
-        let open = self.shared.streams.find(token, &served.server, owner)?;
+        let open = self.shared.streams.find(token, &served.upstream, owner)?;
         if let Some(id) = exchange.call.as_ref().and_then(Call::id) {
             open.settle(id.as_json());
         }
@@ -290,7 +290,7 @@ impl Desk<'_> {
             return Err(Denial::UpstreamUnreadable);
         };
         let open = Open {
-            server: Arc::clone(&self.served.server),
+            upstream: Arc::clone(&self.served.upstream),
             owner: Arc::clone(self.owner),
             endpoint,
             tell: self.tell.clone(),

@@ -7,7 +7,10 @@
 //! processes and whatever else it has learned. Any other is new.
 
 use std::{
+    fs::File,
+    io::Read,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -22,10 +25,13 @@ use crate::{
     identity::Source,
     listener,
     protocol::Protocol,
-    proxy::{Routes, Served, Terms, settings::Route},
+    proxy::{Inside, Served, Terms, settings::Route},
     telemetry::Metrics,
-    upstream::{Settings, Upstream},
+    upstream::{Settings, Upstream, settings::Server},
 };
+
+/// What of a file counts, in bytes; those that are used are far shorter.
+const MAX_FILE: u64 = 4 << 20;
 
 /// An upstream that is in force.
 #[derive(Debug)]
@@ -38,22 +44,13 @@ pub(super) struct Standing {
     pub(super) crashes_told: AtomicU64,
 }
 
-/// A listener that is bound.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
-    /// Its settings of now.
-    pub(super) settings: &'a listener::Settings,
-    /// Where it is bound.
-    pub(super) address: SocketAddr,
-}
-
 /// What will be behind the doors.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// In the order of the configuration.
     pub(super) upstreams: Vec<Arc<Standing>>,
-    /// For each listener of the configuration, in the order of `places`.
-    pub(super) routes: Vec<Routes>,
+    /// For each listener of the configuration, in its order.
+    pub(super) insides: Vec<Inside>,
 }
 
 /// What every plan of a process is made with.
@@ -66,11 +63,11 @@ pub(super) struct Means<'a> {
 }
 
 impl Plan {
-    /// Plans for a configuration whose listeners are bound at `places`, in its order. What can stay of `before`
+    /// Plans for a configuration whose listeners are bound at `addresses`, in its order. What can stay of `before`
     /// stays. Reads files, so it may wait for a disk.
     pub(super) fn new(
         config: &Config,
-        places: &[Place<'_>],
+        addresses: &[SocketAddr],
         before: &[Arc<Standing>],
         means: Means<'_>,
     ) -> Result<Self, StartError> {
@@ -90,25 +87,26 @@ impl Plan {
             delegation: config.delegation.clone(),
             limits: config.limits,
         });
-        let mut routes = Vec::with_capacity(config.listeners.len());
-        for (listener, place) in config.listeners.iter().zip(places) {
+        let mut insides = Vec::with_capacity(config.listeners.len());
+        for (listener, address) in config.listeners.iter().zip(addresses) {
+            let settings = &listener.settings;
             let mut served = Vec::with_capacity(listener.routes.len());
             for route in &listener.routes {
                 // The configuration names no other.
                 let named = |it: &&Arc<Standing>| it.upstream.settings().name == route.upstream;
                 let Some(standing) = upstreams.iter().find(named) else { continue };
-                served.push(serve(route, standing, *place, &terms, means.metrics)?);
+                served.push(serve(route, standing, (settings, *address), &terms, means.metrics)?);
             }
-            routes.push(Routes::new(served));
+            insides.push(Inside::new(settings, served));
         }
-        Ok(Self { upstreams, routes })
+        Ok(Self { upstreams, insides })
     }
 }
 
 fn serve(
     route: &Route,
     standing: &Standing,
-    place: Place<'_>,
+    (listener, address): (&listener::Settings, SocketAddr),
     terms: &Arc<Terms>,
     metrics: &Metrics,
 ) -> Result<Served, StartError> {
@@ -117,7 +115,7 @@ fn serve(
         Protocol::Mcp => None,
         Protocol::A2a => {
             let server = &upstream.settings().server;
-            cards::publisher(place.settings, place.address, route, server)
+            cards::publisher(listener, address, route, server)
                 .map_err(|reason| StartError::Card { upstream: route.upstream.clone(), reason })?
         }
     };
@@ -150,14 +148,44 @@ impl Standing {
     }
 }
 
-/// The digest of the files that an upstream is made from. What can't be read counts as empty here, and is a fault
-/// where it is used.
+/// The digest of the files that an upstream is made from.
 fn material(settings: &Settings) -> [u8; 32] {
     let mut hash = Sha256::new();
     for path in settings.files() {
-        let content = std::fs::read(path).unwrap_or_default();
-        hash.update(content.len().to_be_bytes());
-        hash.update(content);
+        add(&mut hash, path);
     }
     hash.finalize().into()
+}
+
+/// What a configuration and the files that it names are known by, as they are now. Those of Lictor's own identity
+/// and the policies are followed by themselves.
+pub(super) fn fingerprint(sha256: Option<[u8; 32]>, config: &Config) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(sha256.unwrap_or_default());
+    for path in files(config) {
+        add(&mut hash, path);
+    }
+    hash.finalize().into()
+}
+
+/// The files that a plan is made from, beside the configuration.
+pub(super) fn files(config: &Config) -> impl Iterator<Item = &Path> {
+    config.upstreams.iter().flat_map(|settings| {
+        let agent = match &settings.server {
+            Server::Http(http) => Some(&http.agent),
+            Server::Command(_) => None,
+        };
+        let keys = agent.and_then(|agent| agent.keys.as_deref());
+        let key = agent.and_then(|agent| agent.signing.as_ref()).map(|it| it.key.as_path());
+        settings.files().into_iter().chain(keys).chain(key)
+    })
+}
+
+/// What can't be read counts as empty here, and is a fault where it is used.
+fn add(hash: &mut Sha256, path: &Path) {
+    let mut content = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut content));
+    hash.update([u8::from(read.is_ok())]);
+    hash.update(content.len().to_be_bytes());
+    hash.update(content);
 }

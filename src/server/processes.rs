@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{
     task::JoinSet,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, timeout},
 };
 
 use super::site::Site;
@@ -29,6 +29,24 @@ pub(super) async fn follow(site: Arc<Site>, metrics: Metrics) {
             let crashed = census.crashed.saturating_sub(told);
             metrics.set_processes(&upstream.settings().name, census.running, crashed);
         }
+    }
+}
+
+/// Ends what an upstream has running that is in force no more: as soon as nobody has a call at it, or when
+/// `patience` is over. `metrics` is told where no other has its name.
+pub(super) async fn let_go(upstream: Arc<Upstream>, patience: Duration, metrics: Option<Metrics>) {
+    let unused = async {
+        let mut ticks = interval(LOOK);
+        // Whoever has a call at it holds it.
+        while Arc::strong_count(&upstream) > 1 {
+            ticks.tick().await;
+        }
+    };
+    // What isn't over by then is ended like anything else that doesn't end in time.
+    let _ = timeout(patience, unused).await;
+    upstream.close().await;
+    if let (Some(metrics), true) = (metrics, upstream.settings().server.is_command()) {
+        metrics.set_processes(&upstream.settings().name, 0, 0);
     }
 }
 

@@ -1,52 +1,41 @@
-//! What changes while the process runs: policies, identity, and what is told about them.
+//! Follows configuration and policies: what changes in their files comes into force, or it is told why not.
+//!
+//! Files are looked at twice a second, first by their sizes and times. Once they have changed and stay the same for
+//! a look, they are read: what is half written can be well formed, and say less than it will. On SIGHUP they are
+//! read at once. Configuration and policies that have changed come into force together.
+//!
+//! A configuration that can't be taken over doesn't hold up policies: under the old one, they still come into
+//! force. Who has to forbid something in a hurry must not be stopped by a file that waits for a restart.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fmt, fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
-    task::JoinSet,
     time::{MissedTickBehavior, interval},
 };
 
+use super::{
+    StartError,
+    plan::{self, fingerprint},
+    site::{Policing, Refused, Site},
+};
 use crate::{
-    admin::{Part, Readiness},
-    identity::Source,
+    config::{Config, File},
     policy::{self, Glance, Policies},
-    proxy::Shared,
-    state,
-    telemetry::{
-        Clock,
-        metrics::{LedgerReading, StateReading},
-    },
 };
 
 /// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(500);
 
-/// How often what was silent for too long is forgotten.
-const REAP: Duration = Duration::from_secs(60);
-
-/// Waits until there is an identity to serve with.
-pub(super) async fn first_identity(source: &Source) {
-    let mut changed = source.changed();
-    // The sender lives in the source, so the wait can't fail.
-    let _ = changed.wait_for(|status| status.state.serves()).await;
-}
-
-/// Starts the tasks that keep things fresh; they end with the set.
-pub(super) fn start(
-    shared: &Arc<Shared>,
-    settings: policy::Settings,
-    source: Option<&Arc<Source>>,
-    readiness: &Arc<Readiness>,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    let revocations = Arc::clone(&shared.revocations);
-    tasks.spawn(async move { revocations.follow().await });
-    tasks.spawn(follow_policies(Arc::clone(shared), settings));
-    tasks.spawn(follow_health(Arc::clone(shared), source.cloned(), Arc::clone(readiness)));
-    tasks
-}
+/// Looks after which files are read that won't stop changing.
+const RESTLESS: usize = 10;
 
 /// Tells what is odd about policies that are in force all the same, such as a set that permits nothing.
 pub(super) fn warn_of(policies: &Policies) {
@@ -55,53 +44,42 @@ pub(super) fn warn_of(policies: &Policies) {
     }
 }
 
-/// Puts changed policies in force. A set with faults changes nothing and says so.
-async fn follow_policies(shared: Arc<Shared>, settings: policy::Settings) {
+/// Follows policies and, where there is one, the configuration file.
+pub(super) async fn follow(site: Arc<Site>, file: Option<PathBuf>) {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,
         Err(error) => {
-            tracing::error!(%error, "SIGHUP can't be waited for; policies are not reloaded");
+            tracing::error!(%error, "SIGHUP can't be waited for; nothing is reloaded");
             return;
         }
     };
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seen = shared.policies.load().version().to_string();
-    let mut glance = Glance::default();
+    let mut seen = Seen {
+        fingerprint: site.in_force().fingerprint,
+        policies: site.shared().policies.load().version().to_string(),
+    };
+    let (mut last, mut changes) = (None, 0);
     loop {
         let asked = tokio::select! {
             _ = ticks.tick() => false,
             asked = hangup.recv() => asked.is_some(),
         };
-        let directory = settings.directory.clone();
-        let Some(now) = aside(move || Glance::at(&directory)).await else { continue };
-        if now == glance && !asked {
+        let (at, path) = (Arc::clone(&site), file.clone());
+        let now = aside(move || Look::at(path.as_deref(), &at.in_force().config)).await;
+        let Some(now) = now else { continue };
+        let changed = last.as_ref() != Some(&now);
+        last = Some(now);
+        changes += usize::from(changed);
+        let settled = changes > 0 && (!changed || changes >= RESTLESS);
+        if !settled && !asked {
             continue;
         }
-        glance = now;
-        let look = settings.clone();
-        match aside(move || policy::version_on_disk(&look)).await.flatten() {
-            Some(now) if now != seen => seen = now,
-            Some(_) | None if asked => {}
-            Some(_) | None => continue,
-        }
-        let load = settings.clone();
-        match aside(move || Policies::load(&load)).await {
-            Some(Ok(policies)) => {
-                let version = Arc::clone(policies.version());
-                tracing::info!(version = &*version, "policies reloaded");
-                warn_of(&policies);
-                shared.policies.store(Arc::new(policies));
-                shared.record.metrics.policy_reload(true);
-                shared.record.ledger.record_config(version, None);
-            }
-            Some(Err(error)) => {
-                shared.record.metrics.policy_reload(false);
-                for fault in error.faults {
-                    tracing::error!(%fault, "policies not reloaded; the old ones stay in force");
-                }
-            }
-            None => shared.record.metrics.policy_reload(false),
+        changes = 0;
+        let (at, path, before) = (Arc::clone(&site), file.clone(), seen.clone());
+        match aside(move || before.update(&at, path.as_deref(), asked)).await {
+            Some(after) => seen = after,
+            None => site.shared().record.metrics.config_reload(false),
         }
     }
 }
@@ -111,57 +89,131 @@ async fn follow_policies(shared: Arc<Shared>, settings: policy::Settings) {
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .inspect_err(|error| tracing::error!(%error, "the policies can't be looked at"))
+        .inspect_err(|error| tracing::error!(%error, "files can't be looked at"))
         .ok()
 }
 
-/// Tells readiness and metrics how identity, ledger and state are doing.
-async fn follow_health(
-    shared: Arc<Shared>,
-    source: Option<Arc<Source>>,
-    readiness: Arc<Readiness>,
-) {
-    let mut ticks = interval(LOOK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut reaped = Clock.instant();
-    loop {
-        ticks.tick().await;
-        if Clock.instant().saturating_duration_since(reaped) >= REAP {
-            reaped = Clock.instant();
-            shared.owners.reap(Clock.unix());
-        }
-        follow_state(&shared, &readiness);
-        let status = source.as_ref().map(|source| source.status(Clock.unix().as_secs()));
-        if let Some(status) = &status {
-            shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
-        }
-        readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
-        for (limit, keys) in shared.limiter.keys() {
-            shared.record.metrics.set_limit_keys(limit, keys);
-        }
-        shared.record.metrics.set_bodies_in_flight(shared.budget.used());
-        let ledger = shared.record.ledger.status();
-        let writable = shared.record.ledger.admits(true).is_ok();
-        readiness.set(Part::Ledger, writable);
-        readiness.set(Part::Revocations, shared.revocations.current().is_known());
-        shared.record.metrics.set_ledger(&LedgerReading {
-            durable: ledger.durable,
-            backlog: ledger.backlog,
-            commits: ledger.commits,
-            last_commit: ledger.last_commit,
-            lost: ledger.lost,
-            writable,
-        });
+/// The files that something is made from with their sizes and times of change.
+#[derive(Debug, PartialEq, Eq)]
+struct Look {
+    policies: Glance,
+    files: Vec<Option<(u64, u64, i64, i64)>>,
+}
+
+impl Look {
+    fn at(file: Option<&Path>, config: &Config) -> Self {
+        let seen = |path: &Path| {
+            let metadata = fs::metadata(path).ok()?;
+            // The time of change can't be set back, as that of modification can.
+            Some((metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
+        };
+        // Without a file there is nothing to make from the others.
+        let named = plan::files(config).filter(|_| file.is_some());
+        let files = file.into_iter().chain(named).map(seen).collect();
+        Self { policies: Glance::at(&config.policy.directory), files }
     }
 }
 
-fn follow_state(shared: &Shared, readiness: &Readiness) {
-    let health = shared.owners.health();
-    let available = health.available.unwrap_or(true);
-    readiness.set_state(available);
-    shared.record.metrics.set_state(&StateReading {
-        bindings: state::Kind::ALL.map(|kind| (kind.as_str(), shared.owners.len(kind))),
-        available,
-        failures: health.failures,
-    });
+/// What was last tried to take over, be it in force or not.
+#[derive(Clone, Debug)]
+struct Seen {
+    fingerprint: [u8; 32],
+    policies: String,
+}
+
+impl Seen {
+    /// Takes over what has changed, or everything if somebody `asked`.
+    fn update(mut self, site: &Site, file: Option<&Path>, asked: bool) -> Self {
+        if file.is_some_and(|path| self.configuration(site, path, asked)) {
+            return self;
+        }
+        match policy::version_on_disk(&site.in_force().config.policy) {
+            Some(now) if now != self.policies => self.policies = now,
+            Some(_) | None if asked => {}
+            Some(_) | None => return self,
+        }
+        let metrics = &site.shared().record.metrics;
+        match site.turn_to_policies(asked) {
+            Ok(policing) => tell(site, policing),
+            Err(error) => {
+                metrics.policy_reload(false);
+                for fault in error.faults {
+                    tracing::error!(%fault, "policies not reloaded; the old ones stay in force");
+                }
+            }
+        }
+        self
+    }
+
+    /// Takes over the configuration and whatever policies there are now, if it has changed; whether it did.
+    fn configuration(&mut self, site: &Site, path: &Path, asked: bool) -> bool {
+        let metrics = &site.shared().record.metrics;
+        let file = match File::read(path) {
+            Ok(file) => file,
+            Err(faults) => {
+                metrics.config_reload(false);
+                complain(&faults.into());
+                return false;
+            }
+        };
+        let now = fingerprint(Some(file.sha256()), &site.in_force().config);
+        if now == self.fingerprint && !asked {
+            return false;
+        }
+        self.fingerprint = now;
+        let parsed = file.parse().map_err(Refused::from);
+        match parsed.and_then(|config| site.turn_to(config, file.sha256(), asked)) {
+            Ok(policing) => {
+                let in_force = site.in_force();
+                self.fingerprint = in_force.fingerprint;
+                self.policies = site.shared().policies.load().version().to_string();
+                metrics.config_reload(true);
+                tracing::info!("configuration reloaded");
+                tell(site, policing);
+                true
+            }
+            Err(refused) => {
+                metrics.config_reload(false);
+                complain(&refused);
+                false
+            }
+        }
+    }
+}
+
+/// Tells that policies have come into force.
+fn tell(site: &Site, policing: Policing) {
+    if policing == Policing::Renewed {
+        let version = Arc::clone(site.shared().policies.load().version());
+        tracing::info!(version = &*version, "policies reloaded");
+        site.shared().record.metrics.policy_reload(true);
+    }
+}
+
+/// Tells why a configuration isn't taken over, each reason by itself.
+fn complain(refused: &Refused) {
+    match refused {
+        Refused::Faults(faults) => faults.iter().for_each(not_reloaded),
+        Refused::Start(StartError::Policies(error)) => error.faults.iter().for_each(not_reloaded),
+        Refused::Start(error) => not_reloaded(&Chained(error)),
+    }
+}
+
+fn not_reloaded(fault: &impl fmt::Display) {
+    tracing::error!(%fault, "configuration not reloaded; the old one stays in force");
+}
+
+/// An error with what it comes from.
+struct Chained<'a>(&'a dyn Error);
+
+impl fmt::Display for Chained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut next = self.0.source();
+        while let Some(cause) = next {
+            write!(f, ": {cause}")?;
+            next = cause.source();
+        }
+        Ok(())
+    }
 }

@@ -28,6 +28,7 @@ mod process;
 #[path = "../support/redis.rs"]
 #[expect(dead_code, reason = "parts of it are for the tests of stores")]
 mod redis;
+mod reload;
 mod resilience;
 mod revocation;
 mod sessions;

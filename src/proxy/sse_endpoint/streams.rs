@@ -13,7 +13,7 @@ use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc;
 
-use crate::upstream::Endpoint;
+use crate::upstream::{Endpoint, Upstream};
 
 /// Most streams of one caller, and of all together.
 const MOST: (usize, usize) = (1_000, 100_000);
@@ -24,8 +24,8 @@ const AWAITED: usize = 1_000;
 /// An open stream of the HTTP+SSE transport.
 #[derive(Debug)]
 pub(in crate::proxy) struct Open {
-    /// The upstream's name.
-    pub(super) server: Arc<str>,
+    /// The upstream that it comes from.
+    pub(super) upstream: Arc<Upstream>,
     /// SPIFFE ID of the caller that opened it.
     pub(super) owner: Arc<str>,
     /// Where its messages go.
@@ -99,11 +99,18 @@ impl Streams {
         Some(Entry { streams: self, token, open })
     }
 
-    /// The stream with this token, if it leads to `server` and `owner` has opened it.
-    pub(super) fn find(&self, token: &str, server: &str, owner: &str) -> Option<Arc<Open>> {
+    /// The stream with this token, if it comes from `upstream` and `owner` has opened it. One that has the name
+    /// of `upstream` and went before it is another: its place to post is unknown to this one.
+    pub(super) fn find(
+        &self,
+        token: &str,
+        upstream: &Arc<Upstream>,
+        owner: &str,
+    ) -> Option<Arc<Open>> {
         let table = self.lock();
         let open = table.open.get(token)?;
-        (*open.server == *server && *open.owner == *owner).then(|| Arc::clone(open))
+        let same = Arc::ptr_eq(&open.upstream, upstream) && *open.owner == *owner;
+        same.then(|| Arc::clone(open))
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -159,7 +166,7 @@ mod tests {
         },
     };
 
-    fn open(owner: &str) -> Open {
+    fn upstream() -> Arc<Upstream> {
         let second = std::time::Duration::from_secs(1);
         let settings = Settings::new(
             "files",
@@ -173,11 +180,14 @@ mod tests {
                 agent: Box::default(),
             }),
         );
-        let upstream = Upstream::new(settings, None, &Metrics::new()).unwrap();
+        Upstream::new(settings, None, &Metrics::new()).unwrap()
+    }
+
+    fn open(upstream: &Arc<Upstream>, owner: &str) -> Open {
         let endpoint = upstream.endpoint(b"/message").unwrap();
         let (tell, _) = mpsc::channel(1);
         Open {
-            server: "files".into(),
+            upstream: Arc::clone(upstream),
             owner: owner.into(),
             endpoint,
             tell,
@@ -188,28 +198,31 @@ mod tests {
     #[test]
     fn a_token_is_of_use_to_its_owner_for_its_server_while_the_stream_is_open() {
         let streams = Streams::default();
-        let entry = streams.open(open("a")).unwrap();
+        let (files, other) = (upstream(), upstream());
+        let entry = streams.open(open(&files, "a")).unwrap();
         let token = entry.token().to_owned();
         assert_eq!(token.len(), 32);
-        assert!(streams.find(&token, "files", "a").is_some());
-        assert!(streams.find(&token, "files", "b").is_none());
-        assert!(streams.find(&token, "other", "a").is_none());
+        assert!(streams.find(&token, &files, "a").is_some());
+        assert!(streams.find(&token, &files, "b").is_none());
+        assert!(streams.find(&token, &other, "a").is_none());
         assert!(
-            streams.find(&token.to_uppercase(), "files", "a").is_none()
+            streams.find(&token.to_uppercase(), &files, "a").is_none()
                 || !token.contains(char::is_alphabetic)
         );
         assert!(!format!("{streams:?} {entry:?}").contains("message"));
         drop(entry);
-        assert!(streams.find(&token, "files", "a").is_none());
+        assert!(streams.find(&token, &files, "a").is_none());
         assert!(streams.lock().per_owner.is_empty());
     }
 
     #[test]
     fn a_caller_has_a_share() {
         let streams = Streams::default();
-        let mut held: Vec<_> = (0..MOST.0).map(|_| streams.open(open("a")).unwrap()).collect();
+        let files = upstream();
+        let mut held: Vec<_> =
+            (0..MOST.0).map(|_| streams.open(open(&files, "a")).unwrap()).collect();
         assert!(!streams.admits("a"));
-        assert!(streams.open(open("a")).is_none());
+        assert!(streams.open(open(&files, "a")).is_none());
         assert!(streams.admits("b"));
         held.pop();
         assert!(streams.admits("a"));

@@ -61,6 +61,7 @@ pub struct Metrics {
     /// End of the SVID's validity in Unix seconds; 0 without one.
     svid_not_after: Arc<AtomicU64>,
     policy_reloads: IntCounterVec,
+    config_reloads: IntCounterVec,
     unsafe_settings: IntGaugeVec,
     processes: IntGaugeVec,
     crashed_processes: IntCounterVec,
@@ -169,6 +170,12 @@ impl Metrics {
                 &registry,
                 "lictor_policy_reloads_total",
                 "Attempts to put new policies in force; rejected ones leave the old in force.",
+                &["outcome"],
+            ),
+            config_reloads: counters(
+                &registry,
+                "lictor_config_reloads_total",
+                "Attempts to put a new configuration in force; rejected ones leave the old in force.",
                 &["outcome"],
             ),
             unsafe_settings: gauges(
@@ -310,6 +317,12 @@ impl Metrics {
     pub fn policy_reload(&self, applied: bool) {
         let outcome = if applied { "applied" } else { "rejected" };
         self.policy_reloads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts an attempt to put a new configuration in force.
+    pub fn config_reload(&self, applied: bool) {
+        let outcome = if applied { "applied" } else { "rejected" };
+        self.config_reloads.with_label_values(&[outcome]).inc();
     }
 
     /// Tells a setting in force that weakens what is enforced, and in how many places it does.

@@ -115,6 +115,7 @@ fn every_metric_is_documented() {
     metrics.set_limit_keys("per-agent", 1);
     metrics.policy_reload(true);
     metrics.policy_reload(false);
+    metrics.config_reload(true);
     metrics.set_unsafe_setting("mode: shadow", 1);
     metrics.set_identity("ready", None);
     metrics.set_state(&STATE);
