@@ -111,6 +111,8 @@ pub enum Denial {
         /// When there may be room.
         retry_after: Duration,
     },
+    /// What the stream was opened on leads elsewhere now, or in another manner.
+    RouteChanged,
     /// The upstream could not be reached; no byte of the call was sent.
     UpstreamUnreachable,
     /// The upstream broke off after the call was sent; whether it ran is unknown.
@@ -191,6 +193,7 @@ impl Denial {
             Self::Draining => closing(retryable(row(503, 5033, "draining"))),
             Self::BreakerOpen { .. } => retryable(row(200, 5037, "breaker_open")),
             Self::UpstreamBusy { .. } => retryable(row(200, 5038, "upstream_busy")),
+            Self::RouteChanged => retryable(row(410, 4100, "route_changed")),
             Self::UpstreamUnreachable => retryable(row(502, 5020, "upstream_unreachable")),
             Self::UpstreamFailed => row(502, 5021, "upstream_failed"),
             Self::UpstreamUnreadable => row(502, 5022, "upstream_unreadable"),
@@ -270,6 +273,7 @@ impl Denial {
             Self::UpstreamBusy { .. } => {
                 "too many calls are under way at this upstream; nothing was sent".into()
             }
+            Self::RouteChanged => "this route has changed; open the stream again".into(),
             Self::UpstreamUnreachable => "the upstream can't be reached; nothing was sent".into(),
             Self::UpstreamFailed => {
                 "the upstream broke off; whether the call ran is unknown".into()

@@ -37,6 +37,7 @@ mod forward;
 mod head;
 mod headers;
 mod judge;
+mod listening;
 mod origin;
 mod read;
 mod recall;
@@ -68,6 +69,7 @@ pub use self::{
 use self::{
     body::Reservation,
     drain::{Drain, Phase},
+    listening::Wanted,
     route::Way,
     settings::{Limits, Route},
     sse_endpoint::Leg,
@@ -81,7 +83,7 @@ use crate::{
     limits::Limiter,
     listener,
     policy::Policies,
-    response::agent_card::Publisher,
+    response::{Listed, agent_card::Publisher},
     revocation::Register,
     state::Owners,
     telemetry::metrics::Calls,
@@ -109,6 +111,8 @@ pub struct Shared {
     pub delegation: Delegation,
     /// Bytes of bodies in flight.
     pub budget: Arc<Budget>,
+    /// What servers have listed.
+    pub listed: Listed,
     /// What runs, and when it has to stop.
     pub drain: Arc<Drain>,
 }
@@ -162,6 +166,8 @@ struct Read {
     owned: Owned,
     /// The right to send it, until it is used.
     ticket: Option<Ticket>,
+    /// Which lists it wants to hear of.
+    wanted: Wanted,
     /// For whom it goes out; known once it was judged.
     on_behalf: Option<OnBehalf>,
     /// An inbound call, as long as it is live.

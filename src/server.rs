@@ -36,6 +36,7 @@ use crate::{
         Answered, Budget, Delegation, Shared, Streams,
         drain::{Drain, Phase},
     },
+    response::Listed,
     revocation::{self, Register},
     state::{self, Owners},
     telemetry::{Clock, Metrics},
@@ -215,6 +216,7 @@ async fn serve(
         owners,
         streams: Streams::default(),
         answered: Answered::default(),
+        listed: Listed::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
         drain: Drain::new(),
     });

@@ -19,7 +19,8 @@ use crate::{
 
 /// Check a configuration file and its policies without starting anything.
 ///
-/// Prints every fault with its place, or what the configuration would run. Exits with 0 or 64.
+/// Prints every fault with its place, or what the configuration would run, with what is odd about its policies.
+/// Exits with 0 or 64.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The configuration file.
@@ -43,12 +44,18 @@ impl Check {
         };
         match config::load(&file) {
             Ok(config) => {
-                if let Err(error) = Policies::load(&config.policy) {
-                    writeln!(err, "{}: {error}", file.display())?;
-                    return Ok(ExitCode::from(EXIT_USAGE));
-                }
+                let policies = match Policies::load(&config.policy) {
+                    Ok(policies) => policies,
+                    Err(error) => {
+                        writeln!(err, "{}: {error}", file.display())?;
+                        return Ok(ExitCode::from(EXIT_USAGE));
+                    }
+                };
                 writeln!(out, "{}: no faults", file.display())?;
                 summarise(&config, out)?;
+                for warning in policies.warnings() {
+                    writeln!(out, "warning: {warning}")?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Err(faults) => {

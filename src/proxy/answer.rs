@@ -15,6 +15,7 @@ use super::{
     drain::Phase,
     events::Events,
     headers::{self, SESSION_HEADER},
+    listening::{Listening, listens},
     origin,
     relay::{Patience, Relay, Shape, Sight},
     reply, respond,
@@ -148,6 +149,7 @@ impl Proxy {
                 let back = back.ok_or(Denial::NoRoute)?;
                 let lists = edited.then(|| ListFilter {
                     visibility: self.visibility(call, principal, &exchange.behalf, served),
+                    listed: &self.shared.listed,
                 });
                 Sight::Events(Box::new(Events::new(back, lists, served.terms.limits.answer)))
             }
@@ -175,19 +177,22 @@ impl Proxy {
         drop(head);
         let streams = sight.shape() == Shape::Events;
         let _open = streams.then(|| self.shared.record.metrics.open_stream());
-        let judged_by = exchange.policy_version.as_deref().unwrap_or_default();
+        let judged_by = exchange.policy_version.clone().unwrap_or_default();
         let behalf = &exchange.behalf;
-        let standing = || {
+        let mut listening =
+            listens(call).then(|| Listening::new(self, (call, principal, behalf), read, judged_by));
+        let still_good = || {
             self.still_believed(read.peer.as_deref())?;
             let now = self.shared.record.clock.unix().as_secs();
             if behalf.expires().is_some_and(|end| end <= now) {
                 let hop = behalf.chains().first().map_or(0, |chain| chain.depth());
                 return Err(ChainError::Hop { hop, rule: Rule::Expired }.into());
             }
-            if listens(call) {
-                self.still_permitted((call, principal, behalf), served, &read.owned, judged_by)?;
-            }
             Ok(())
+        };
+        let mut standing = || match (still_good(), &mut listening) {
+            (Ok(()), Some(listening)) => listening.look(),
+            (verdict, _) => verdict.into(),
         };
         let relay = Relay {
             session,
@@ -200,7 +205,8 @@ impl Proxy {
             phase: self.shared.drain.watch(),
             recall: self.recall((call, principal, behalf), served),
             ends_in: if listens(call) { Phase::Draining } else { Phase::Ending },
-            standing: &standing,
+            standing: &mut standing,
+            opened: false,
             call,
             decision_id: exchange.id,
             delivered: &mut exchange.delivered,
@@ -423,10 +429,4 @@ fn may_hold_list(call: &Call) -> bool {
 /// Whether the answer is a list that has to be cut down.
 pub(super) fn lists(call: &Call) -> bool {
     call.method.list().is_some() || call.method.name() == "tasks/list"
-}
-
-/// Streams that answer no call but only listen; they end as soon as the process is told to stop, and when
-/// the policies permit them no longer.
-pub(super) fn listens(call: &Call) -> bool {
-    matches!(call.kind, Kind::Stream) || call.method.name() == "subscriptions/listen"
 }

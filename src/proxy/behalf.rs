@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::http::ServerSession;
 use uuid::Uuid;
 
-use super::{Proxy, Read, Served, answer::listens};
+use super::{Proxy, Read, Served, listening::listens};
 use crate::{
     delegation::{
         Ambiguous, Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next,

@@ -68,7 +68,13 @@ impl Proxy {
         let seen = match is_list {
             true => {
                 let visibility = self.visibility(call, principal, &exchange.behalf, served);
-                listed(&ListFilter { visibility }, &coming.head, whole, &own)?
+                let listed_before = &self.shared.listed;
+                listed(
+                    &ListFilter { visibility, listed: listed_before },
+                    &coming.head,
+                    whole,
+                    &own,
+                )?
             }
             false => whole,
         };

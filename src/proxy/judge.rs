@@ -11,6 +11,7 @@ use crate::{
     identity::Principal,
     ledger::Event,
     limits::Taken,
+    policy::Policies,
     protocol::{self, Call, SessionId, method::Governs},
     state::{BindError, Kind, Unavailable},
     upstream::push_url,
@@ -68,7 +69,6 @@ impl Proxy {
     }
 
     /// Whether the policies in force still permit a call that was judged by those of another version.
-    /// For streams that only listen: they may be open for days, and nothing of what they ask is in a body.
     /// Whose things are doesn't change.
     pub(super) fn still_permitted(
         &self,
@@ -81,6 +81,17 @@ impl Proxy {
         if **policies.version() == *judged_by {
             return Ok(());
         }
+        self.permits((call, principal, behalf), served, owned, policies)
+    }
+
+    /// Whether these policies permit a call that was judged before.
+    pub(super) fn permits(
+        &self,
+        (call, principal, behalf): (&Call, &Principal, &Behalf),
+        served: &Served,
+        owned: &Owned,
+        policies: Arc<Policies>,
+    ) -> Result<(), Denial> {
         let revocations = self.shared.revocations.current();
         let facts = Facts { policies, owned: owned.clone(), push_refused: None, revocations };
         match self.evaluate((call, principal, behalf), served, &facts) {

@@ -10,7 +10,7 @@ use pingora::protocols::http::ServerSession;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-use super::{Proxy, Read, body, head, route::Way, sse_endpoint::Leg};
+use super::{Proxy, Read, body, head, listening::Wanted, route::Way, sse_endpoint::Leg};
 use crate::{
     denial::Denial,
     exchange::{Exchange, Taken},
@@ -75,9 +75,10 @@ impl Proxy {
         }
         let (owned, reservation) = (Owned::default(), Some(reservation));
         let (on_behalf, live, hop) = (None, None, None);
+        let wanted = Wanted::by(call);
         let served = Arc::clone(served);
         let ticket = None;
-        Ok(Read { served, leg, peer, owned, ticket, on_behalf, live, hop, reservation })
+        Ok(Read { served, leg, peer, owned, wanted, ticket, on_behalf, live, hop, reservation })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

@@ -30,6 +30,7 @@ use super::{
     caller,
     drain::Phase,
     events::Events,
+    listening::Standing,
     recall::Recall,
     refusal,
     sse_endpoint::{Desk, Open},
@@ -37,7 +38,7 @@ use super::{
 use crate::{
     denial::Denial,
     exchange::{Delivered, End},
-    protocol::Call,
+    protocol::{Call, Era},
     response::Look,
     telemetry::Clock,
     upstream::Body,
@@ -111,8 +112,10 @@ pub(super) struct Relay<'a> {
     pub(super) ends_in: Phase,
     /// Ends it as soon as something that it has to do with is revoked.
     pub(super) recall: Recall<'a>,
-    /// Whether the answer may still go on; asked every [`LOOK`].
-    pub(super) standing: &'a (dyn Fn() -> Result<(), Denial> + Sync),
+    /// Whether the answer may still go on, and what its caller has to be told; asked every [`LOOK`].
+    pub(super) standing: &'a mut (dyn FnMut() -> Standing + Send),
+    /// Whether the caller has heard anything of the upstream.
+    pub(super) opened: bool,
     pub(super) call: &'a Call,
     pub(super) decision_id: Uuid,
     pub(super) delivered: &'a mut Delivered,
@@ -163,12 +166,14 @@ impl Relay<'_> {
         let mut watching = true;
         let mut looks = interval(LOOK);
         looks.reset();
+        let mut owed = BytesMut::new();
         loop {
             // Whoever has everything may leave or go on to the next message, while the upstream has yet
             // to say that this was all.
             watching &= self.left != Some(0);
             // Looking at the identity must not start the wait anew, nor the clocks in it.
             let open = self.desk.as_ref().and_then(Desk::open);
+            let takes_ours = self.takes_ours();
             let next = {
                 let (session, body) = (&mut *self.session, &mut self.body);
                 let mut next =
@@ -180,8 +185,16 @@ impl Relay<'_> {
                             break Next::Broken(Denial::Draining);
                         }
                         denial = self.recall.recalled() => break Next::Broken(denial),
-                        _ = looks.tick() => if let Err(denial) = (self.standing)() {
-                            break Next::Broken(denial);
+                        _ = looks.tick() => {
+                            let Standing { tell, verdict } = (self.standing)();
+                            owed.extend_from_slice(&tell);
+                            match verdict {
+                                Err(denial) => break Next::Broken(denial),
+                                Ok(()) if takes_ours && !owed.is_empty() => {
+                                    break Next::Told(owed.split().freeze());
+                                }
+                                Ok(()) => {}
+                            }
                         },
                         event = told(&mut self.desk) => break Next::Told(event),
                         next = &mut next => break next,
@@ -206,6 +219,10 @@ impl Relay<'_> {
                     return written.err().unwrap_or(end);
                 }
                 Next::Gone => return End::CallerGone,
+                Next::Broken(denial) if takes_ours => {
+                    let told = self.write(owed.split().freeze(), false).await;
+                    Err(told.err().map_or(Stop::Break(denial), Stop::End))
+                }
                 Next::Broken(denial) => Err(Stop::Break(denial)),
             };
             match step {
@@ -213,6 +230,15 @@ impl Relay<'_> {
                 Err(Stop::End(end)) => return end,
                 Err(Stop::Break(denial)) => return self.end_early(shape, &denial).await,
             }
+        }
+    }
+
+    /// Whether something of ours may stand between two events now: whoever opens a stream waits for a certain
+    /// first one of the upstream, if it is of a transport or a revision that has such.
+    fn takes_ours(&self) -> bool {
+        match &self.desk {
+            Some(desk) => desk.open().is_some(),
+            None => self.call.era == Era::Legacy || self.opened,
         }
     }
 
@@ -267,18 +293,24 @@ impl Relay<'_> {
                 ready.add(events.plain(&event));
                 continue;
             }
-            self.write(ready.take(), false).await?;
+            self.pass_on(ready.take()).await?;
             let (bytes, askings) = events.judged(&event).await?;
-            let written = self.write(bytes, false).await;
+            let written = self.pass_on(bytes).await;
             for asking in askings {
                 asking.close(written.err().unwrap_or(End::Answered));
             }
             written?;
         }
-        self.write(ready.take(), false).await?;
+        self.pass_on(ready.take()).await?;
         // What the upstream says may all be held or withheld here, and the caller hears nothing of it.
         let silence = Clock.instant().saturating_duration_since(self.spoke);
         if silence >= self.patience.keep_alive { self.keep_alive().await } else { Ok(()) }
+    }
+
+    /// Writes what comes from the upstream.
+    async fn pass_on(&mut self, events: Bytes) -> Result<(), End> {
+        self.opened |= !events.is_empty();
+        self.write(events, false).await
     }
 
     async fn keep_alive(&mut self) -> Result<(), Stop> {

@@ -81,6 +81,11 @@ impl Inside {
         Self { doorplate: Doorplate::new(settings), routes }
     }
 
+    /// The route of this path, as it is written in the configuration.
+    pub(super) fn at(&self, path: &str) -> Option<Arc<Served>> {
+        self.routes.iter().find(|served| served.route.path == path).map(Arc::clone)
+    }
+
     /// `/mcp` and `/mcp/` are the same path, so that no redirect is needed. A path that is a route's wins over
     /// one that lies below a route, and of those the longest. Below a route to an upstream with the HTTP+SSE
     /// transport are the places to post to.

@@ -14,7 +14,7 @@ use std::{collections::HashSet, ops::Range};
 use bytes::{Bytes, BytesMut};
 use memchr::memmem;
 
-use super::Unreadable;
+use super::{Listed, Unreadable};
 use crate::{
     governance::Visibility,
     protocol::{
@@ -35,6 +35,8 @@ const MAX_TASKS: usize = 1024;
 pub struct ListFilter<'a> {
     /// What the caller may see of lists.
     pub visibility: Visibility<'a>,
+    /// Takes note of what the server lists.
+    pub listed: &'a Listed,
 }
 
 /// Those of the tasks in a list that are the caller's.
@@ -94,7 +96,10 @@ impl ListFilter<'_> {
         for list in LISTS {
             if let Some(items) = result.member(key(list)) {
                 listed = true;
-                let shows = |name: &str| self.visibility.shows(list, name);
+                let shows = |name: &str| {
+                    self.listed.note(self.visibility.server, list, name);
+                    self.visibility.shows(list, name)
+                };
                 cut(items, name_key(list), shows, &mut cuts)?;
             }
         }

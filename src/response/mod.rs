@@ -3,9 +3,11 @@
 pub mod agent_card;
 mod edit;
 mod list_filter;
+mod listed;
 mod look;
 
 pub use list_filter::{ListFilter, OwnTasks};
+pub use listed::Listed;
 pub use look::{Look, is_foreign, may_be_wide};
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn with_filter(check: impl FnOnce(ListFilter<'_>)) {
         era: Era::Modern,
         revocations: Arc::new(Revocations::of(true, [])),
     };
-    check(ListFilter { visibility });
+    check(ListFilter { visibility, listed: &Listed::default() });
 }
 
 fn message(tools: &str) -> String {

@@ -18,16 +18,18 @@ use crate::{
     subject::Lictor,
 };
 
+mod files;
+mod lists;
 mod refused;
 
 /// Between two looks of a test.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const APPLIED: &[&str] = &["outcome=\"applied\""];
+pub(crate) const APPLIED: &[&str] = &["outcome=\"applied\""];
 const REJECTED: &[&str] = &["outcome=\"rejected\""];
 
 /// Puts another text in the place of one in a file, at once.
-fn edit(lictor: &Lictor, file: &str, from: &str, to: &str) {
+pub(crate) fn edit(lictor: &Lictor, file: &str, from: &str, to: &str) {
     let path = lictor.directory().join(file);
     let text = std::fs::read_to_string(&path).expect("a file");
     assert!(text.contains(from), "no {from:?} in {text}");
@@ -43,7 +45,7 @@ fn put(lictor: &Lictor, file: &str, text: &str) {
 }
 
 /// Waits until so many changes of the configuration have been taken over, or not.
-async fn reloads(lictor: &Lictor, outcome: &[&str], count: f64) {
+pub(crate) async fn reloads(lictor: &Lictor, outcome: &[&str], count: f64) {
     let looking = async {
         while sample(&metrics(lictor).await, "lictor_config_reloads_total", outcome) < count {
             sleep(PAUSE).await;

@@ -82,6 +82,7 @@ pub(crate) struct Site {
     directory: TempDir,
     identity: String,
     server: String,
+    listener: String,
     route: String,
     upstream: String,
     ledger: String,
@@ -107,6 +108,7 @@ impl Site {
                        bundles: { td-one.example.org: td-one.example.org.pem } }"
                 .to_owned(),
             server,
+            listener: String::new(),
             route: String::new(),
             upstream: String::new(),
             ledger: String::new(),
@@ -137,6 +139,12 @@ impl Site {
     /// Another source of its own identity.
     pub(crate) fn identity(mut self, keys: &str) -> Self {
         keys.clone_into(&mut self.identity);
+        self
+    }
+
+    /// More keys of both listeners.
+    pub(crate) fn listener(mut self, keys: &str) -> Self {
+        self.listener = format!(", {keys}");
         self
     }
 
@@ -173,13 +181,13 @@ impl Site {
     }
 
     fn yaml(&self) -> String {
-        let Self { identity, server, route, upstream, ledger, beside, rest, .. } = self;
+        let Self { identity, server, listener, route, upstream, ledger, beside, rest, .. } = self;
         let routes = format!("routes: [{{ path: /mcp, protocol: mcp, upstream: files{route} }}]");
         format!(
             "identity: {{ spiffe: {{ {identity} }} }}\n\
              listeners:\n\
-             - {{ name: plain, bind: '127.0.0.1:0', tls: none, identity: '{AGENT_A}', {routes} }}\n\
-             - {{ name: mutual, bind: '127.0.0.1:0', tls: mutual, {routes} }}\n\
+             - {{ name: plain, bind: '127.0.0.1:0', tls: none, identity: '{AGENT_A}', {routes}{listener} }}\n\
+             - {{ name: mutual, bind: '127.0.0.1:0', tls: mutual, {routes}{listener} }}\n\
              upstreams:\n\
              - {{ name: files, {server}, \
              tools: {{ lookup: {{ class: read }}, note: {{ class: write }} }}{upstream} }}\n\

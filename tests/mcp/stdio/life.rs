@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     http::{find, within},
+    reload::{APPLIED, edit, reloads},
     site::{agent_a, logged, metrics, sample},
 };
 
@@ -239,4 +240,42 @@ async fn a_process_finds_what_it_was_given_and_nothing_else() {
     assert_eq!(session.call(&mut a, "where", "{}").await, here.to_str().expect("UTF-8"));
     assert!(!lictor.logs().iter().any(|line| line.contains("s3cret")));
     lictor.stop(4).await;
+}
+
+#[tokio::test]
+async fn a_process_outlives_a_reload_that_does_not_concern_it_and_ends_with_its_upstream() {
+    let lictor = site().file("secret.txt", "one").start().await;
+    let mut a = agent_a(&lictor).await;
+    let session = Session::open(&mut a).await;
+    let pid = session.call(&mut a, "pid", "{}").await;
+    let route = "{ path: /mcp, protocol: mcp, upstream: files }";
+    let more = route.replace("/mcp", "/more");
+    edit(&lictor, "lictor.yaml", route, &format!("{more}, {route}"));
+    reloads(&lictor, APPLIED, 1.0).await;
+    assert_eq!(session.call(&mut a, "pid", "{}").await, pid, "the same process");
+    // Another environment: new sessions have it, and the old process ends when it has no call.
+    let slow = session.post(&mut a, &tool_call("5", "hang", "{}")).await;
+    edit(&lictor, "lictor.yaml", "tools: {", "env: { files: { SECRET: secret.txt } }, tools: {");
+    reloads(&lictor, APPLIED, 2.0).await;
+    let mut b = agent_a(&lictor).await;
+    let next = Session::open(&mut b).await;
+    let second = next.call(&mut b, "pid", "{}").await;
+    assert!(second != pid && is_alive(&pid) && is_alive(&second));
+    let gone_session = session.post(&mut b, &tool_call("6", "pid", "{}")).await.whole().await;
+    assert_eq!(
+        (gone_session.status, gone_session.json()["error"]["code"].as_i64()),
+        (404, Some(-32001))
+    );
+    assert!(is_alive(&pid), "it has a call");
+    let mut c = agent_a(&lictor).await;
+    drop((slow, a));
+    gone(&pid).await;
+    // The file that it names changes.
+    std::fs::write(lictor.directory().join("secret.txt"), "two").expect("a file");
+    reloads(&lictor, APPLIED, 3.0).await;
+    gone(&second).await;
+    let third = Session::open(&mut c).await.call(&mut c, "pid", "{}").await;
+    assert!(third != second && is_alive(&third));
+    lictor.stop_with(|closings| closings > 8).await;
+    assert!(!is_alive(&third));
 }
