@@ -167,6 +167,8 @@ async fn serve(
     commands: Commands,
 ) -> Result<Option<Ledger>, StartError> {
     let mut stop = Stop::new().map_err(StartError::Runtime)?;
+    // From here on it doesn't end the process any more, however long the start may take.
+    let hangup = signal(SignalKind::hangup()).map_err(StartError::Runtime)?;
     let policies = tokio::task::block_in_place(|| Policies::load(&config.policy))
         .map_err(StartError::Policies)?;
     reload::warn_of(&policies);
@@ -233,7 +235,7 @@ async fn serve(
     })?;
     readiness.set(Part::Listeners, true);
     let path = file.map(|file| file.path().to_owned());
-    let following = tokio::spawn(reload::follow(Arc::clone(&site), path));
+    let following = tokio::spawn(reload::follow(Arc::clone(&site), path, hangup));
     let mut keepers = JoinSet::new();
     let revocations = Arc::clone(&shared.revocations);
     keepers.spawn(async move { revocations.follow().await });

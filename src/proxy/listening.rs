@@ -102,6 +102,8 @@ pub(super) struct Listening<'a> {
     judged_by: Arc<str>,
     /// What its caller's lists were last cut down by.
     policies: Arc<Policies>,
+    /// Whether its route is another by now.
+    over: bool,
 }
 
 impl<'a> Listening<'a> {
@@ -114,10 +116,11 @@ impl<'a> Listening<'a> {
     ) -> Self {
         let policies = proxy.shared.policies.load_full();
         let (served, owned, wanted) = (Arc::clone(&read.served), &read.owned, read.wanted);
-        Self { proxy, call, principal, behalf, owned, wanted, served, judged_by, policies }
+        let over = false;
+        Self { proxy, call, principal, behalf, owned, wanted, served, judged_by, policies, over }
     }
 
-    /// Follows what is in force.
+    /// Follows what is in force. Once its route is another it says so at every look, and tells nothing any more.
     pub(super) fn look(&mut self) -> Standing {
         let policies = self.proxy.shared.policies.load_full();
         let Some(served) = self.proxy.inside.load().at(&self.served.route.path) else {
@@ -125,19 +128,23 @@ impl<'a> Listening<'a> {
         };
         let judged = **policies.version() == *self.judged_by && Arc::ptr_eq(&served, &self.served);
         if judged {
-            return Ok(()).into();
+            return self.verdict().into();
         }
         let parties = (self.call, self.principal, self.behalf);
         let permitted = self.proxy.permits(parties, &served, self.owned, Arc::clone(&policies));
         if permitted.is_err() {
             return permitted.into();
         }
-        let tell = self.notices(&served, &policies);
-        let same = served.route == self.served.route
-            && Arc::ptr_eq(&served.upstream, &self.served.upstream);
+        let tell = if self.over { Bytes::new() } else { self.notices(&served, &policies) };
+        self.over |= served.route != self.served.route
+            || !Arc::ptr_eq(&served.upstream, &self.served.upstream);
         self.judged_by = Arc::clone(policies.version());
         (self.served, self.policies) = (served, policies);
-        Standing { tell, verdict: if same { Ok(()) } else { Err(Denial::RouteChanged) } }
+        Standing { tell, verdict: self.verdict() }
+    }
+
+    fn verdict(&self) -> Result<(), Denial> {
+        if self.over { Err(Denial::RouteChanged) } else { Ok(()) }
     }
 
     /// What the caller has to be told, once this route and these policies are in force.

@@ -189,6 +189,9 @@ impl Relay<'_> {
                             let Standing { tell, verdict } = (self.standing)();
                             owed.extend_from_slice(&tell);
                             match verdict {
+                                // Calls that were posted for it end where they began.
+                                Err(Denial::RouteChanged)
+                                    if open.as_deref().is_some_and(Open::is_awaited) => {}
                                 Err(denial) => break Next::Broken(denial),
                                 Ok(()) if takes_ours && !owed.is_empty() => {
                                     break Next::Told(owed.split().freeze());

@@ -17,7 +17,7 @@ use std::{
 };
 
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::Signal,
     time::{MissedTickBehavior, interval},
 };
 
@@ -45,14 +45,8 @@ pub(super) fn warn_of(policies: &Policies) {
 }
 
 /// Follows policies and, where there is one, the configuration file.
-pub(super) async fn follow(site: Arc<Site>, file: Option<PathBuf>) {
-    let mut hangup = match signal(SignalKind::hangup()) {
-        Ok(hangup) => hangup,
-        Err(error) => {
-            tracing::error!(%error, "SIGHUP can't be waited for; nothing is reloaded");
-            return;
-        }
-    };
+pub(super) async fn follow(site: Arc<Site>, file: Option<PathBuf>, hangup: Signal) {
+    let mut hangup = hangup;
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen = Seen {

@@ -60,7 +60,19 @@ pub(crate) struct Chain {
     pub(crate) url: String,
     _near: Lictor,
     _far: Lictor,
-    _directories: [TempDir; 2],
+    /// Of the far end, and of the near one.
+    directories: [TempDir; 2],
+}
+
+impl Chain {
+    /// Has the far end forbid everybody a tool, from when it looks at its policies.
+    pub(crate) fn forbid(&self, tool: &str) {
+        let [far, _] = &self.directories;
+        let policy = format!(
+            r#"@id("hidden") forbid (principal, action, resource == Tool::"fixture/{tool}");"#
+        );
+        fs::write(far.path().join("policies/hidden.cedar"), policy).expect("written");
+    }
 }
 
 /// Starts a chain in front of `fixture`.
@@ -102,7 +114,7 @@ async fn chain_to(upstream: &str, lines: &str, wire: Wire) -> Chain {
     let near = lictor(directory.path(), &near_config(&identity, far.address, wire)).await;
 
     let url = format!("http://{}/mcp", near.address);
-    Chain { url, _near: near, _far: far, _directories: [far_directory, directory] }
+    Chain { url, _near: near, _far: far, directories: [far_directory, directory] }
 }
 
 fn prepare(policies: &str) -> TempDir {

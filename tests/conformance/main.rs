@@ -17,6 +17,7 @@ mod document;
 mod process;
 #[path = "../support/programs.rs"]
 mod programs;
+mod reload;
 mod suite;
 
 use chain::{Wire, chain_to_command, governed_chain};

@@ -3,7 +3,8 @@
 use super::{ACCEPTED, a, begin, event, lictor, taken};
 use crate::{
     http::whole,
-    site::{call, logged},
+    reload::{APPLIED, edit, reloads},
+    site::{Site, call, logged},
     stub::Stub,
 };
 
@@ -108,4 +109,33 @@ async fn an_upstream_without_a_stream_is_told_apart() {
         assert_eq!(reply.whole().await.status, status);
     }
     lictor.stop(4).await;
+}
+
+#[tokio::test]
+async fn a_stream_whose_upstream_moves_brings_what_it_owes_and_ends() {
+    let (mut stub, next) = (Stub::scripted().await, Stub::json().await);
+    let site = Site::to(&stub.url()).upstream("transport: sse");
+    let lictor = site.listener("timeouts: { keepAlive: 2s }").start().await;
+    let mut stream = super::open(a(&lictor).await, &mut stub, "s-1").await;
+    let mut caller = a(&lictor).await;
+    taken(&mut caller, &mut stub, &stream.place, &call("echo", "{}"), super::AT).await;
+    edit(&lictor, "lictor.yaml", &stub.url(), &next.url());
+    reloads(&lictor, APPLIED, 1.0).await;
+    // It isn't a place of the new one.
+    let posted = caller.request_to("POST", &stream.place, whole(call("lookup", "{}")));
+    assert_eq!(caller.send(posted).await.whole().await.kind(), "unknown_session");
+    assert_eq!(next.requests(), 0);
+    // Longer than it takes until the stream has been looked at: signs of life come every 2 s.
+    for _ in 0..4 {
+        assert_eq!(event(&mut stream.reply).await, ": keep-alive\n\n");
+    }
+    let answer = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n";
+    stream.far.chunk(answer).await;
+    assert_eq!(event(&mut stream.reply).await, answer);
+    while let Some(alive) = stream.reply.chunk().await {
+        assert_eq!(alive, ": keep-alive\n\n");
+    }
+    stream.far.abandoned().await;
+    let closings = lictor.stop(3).await;
+    assert!(closings.iter().any(|entry| entry["status"] == "route_changed"), "{closings:?}");
 }
