@@ -68,7 +68,7 @@ pub use self::{
 };
 use self::{
     body::Reservation,
-    drain::{Drain, Phase},
+    drain::Drain,
     listening::Wanted,
     route::Way,
     settings::{Limits, Route},
@@ -292,14 +292,15 @@ impl Proxy {
         let warm =
             session.take_connection_user_context().is_some_and(|context| context.is::<Warm>());
         let limit = if warm { self.settings.idle_timeout } else { self.settings.head_timeout };
-        let mut phase = self.shared.drain.watch();
+        // The process doesn't end before whoever has just connected was heard.
+        let _ticket = (!warm).then(|| self.shared.drain.enter());
         tokio::select! { biased;
             head = timeout(limit, session.read_request()) => match head {
                 Ok(Ok(true)) => Some(Ok(())),
                 Ok(Ok(false)) | Err(_) => None,
                 Ok(Err(_)) => Some(Err(Denial::Framing("the request head can't be parsed"))),
             },
-            _ = phase.wait_for(|phase| *phase > Phase::Running) => None,
+            () = self.shared.drain.idle_over(warm) => None,
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Starts what others depend on first (health, identity, ledger, policies), the listeners last, so that
 //! nobody is let in before a call could be judged and recorded. Stops in the opposite order: the exchange
-//! loops hear of it first, and the process ends when nothing is in flight and the ledger is on disk.
+//! loops hear of it first, and the process ends when nothing is in flight and the ledger is on disk. It ends
+//! in the same way when another process has taken its sockets over (`upgrade`).
 
 mod cards;
 mod genesis;
@@ -12,24 +13,32 @@ mod plan;
 mod processes;
 mod reload;
 mod site;
+mod sockets;
 mod stop;
+mod upgrade;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use tokio::{
+    signal::unix::{SignalKind, signal},
     sync::{oneshot, watch},
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
-use self::stop::Stop;
+pub use self::upgrade::UpgradeError;
+use self::{
+    sockets::Sockets,
+    stop::Stop,
+    upgrade::{Predecessor, Successor},
+};
 use crate::{
     admin::{Admin, BindError, Desk, DeskPlace, Part, Readiness},
     config::{Config, File},
     exchange::Record,
     identity::{self, Source},
-    ledger::{self, Ledger},
+    ledger::{self, Ledger, Previous},
     limits::Limiter,
     policy::{self, Policies},
     proxy::{
@@ -46,6 +55,9 @@ use site::Site;
 
 /// How long streams get to say goodbye once the time for calls in flight is over.
 const GOODBYE: Duration = Duration::from_secs(3);
+
+/// How long a process that has handed over waits for handshakes, before it looks whether something is in flight.
+const HANDSHAKES: Duration = Duration::from_secs(1);
 
 /// How long it may take to drop what could not end in time.
 const CUT: Duration = Duration::from_secs(1);
@@ -114,6 +126,9 @@ pub enum StartError {
         /// What is wrong.
         reason: String,
     },
+    /// The process before this one doesn't hand over.
+    #[error("there is no upgrade")]
+    Upgrade(#[source] UpgradeError),
     /// The runtime or the signal handlers can't be set up.
     #[error("the runtime can't be set up")]
     Runtime(#[source] std::io::Error),
@@ -141,16 +156,33 @@ impl Commands {
     }
 }
 
-/// Runs until the process is told to stop. `file` is what `config` was read from; without one, nothing but policies
-/// and identity can change meanwhile.
-pub fn run(config: Config, file: Option<&File>, commands: Commands) -> Result<(), StartError> {
+/// Where the process gets its sockets from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// It binds them.
+    Fresh,
+    /// A process that runs hands them over when it is told to, and ends when it has finished what it began.
+    Upgrade {
+        /// Even if it is forgotten by that whose sessions are whose.
+        forget_state: bool,
+    },
+}
+
+/// Runs until the process is told to stop, or has handed over to another one. `file` is what `config` was read
+/// from; without one, nothing but policies and identity can change meanwhile.
+pub fn run(
+    config: Config,
+    file: Option<&File>,
+    commands: Commands,
+    start: Start,
+) -> Result<(), StartError> {
     commands.admit(&config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("lictor")
         .build()
         .map_err(StartError::Runtime)?;
-    let served = runtime.block_on(serve(config, file, commands));
+    let served = runtime.block_on(serve(config, file, commands, start));
     // What is left are idle connections, and calls that could not end in time. Their exchanges are closed
     // as their tasks are dropped, so the ledger has to outlive the runtime.
     runtime.shutdown_timeout(CUT);
@@ -160,15 +192,18 @@ pub fn run(config: Config, file: Option<&File>, commands: Commands) -> Result<()
     Ok(())
 }
 
-/// Serves until told to stop. What it gives back has to be closed when nothing can be recorded any more.
+/// Serves until told to stop, or followed by another process. What it gives back has to be closed when nothing can be
+/// recorded any more.
 async fn serve(
     config: Config,
     file: Option<&File>,
     commands: Commands,
+    start: Start,
 ) -> Result<Option<Ledger>, StartError> {
     let mut stop = Stop::new().map_err(StartError::Runtime)?;
-    // From here on it doesn't end the process any more, however long the start may take.
+    // From here on they don't end the process any more, however long the start may take.
     let hangup = signal(SignalKind::hangup()).map_err(StartError::Runtime)?;
+    let quit = signal(SignalKind::quit()).map_err(StartError::Runtime)?;
     let policies = tokio::task::block_in_place(|| Policies::load(&config.policy))
         .map_err(StartError::Policies)?;
     reload::warn_of(&policies);
@@ -176,15 +211,34 @@ async fn serve(
     warn_of_weakened(&config.weakened(), &metrics);
     let readiness = Arc::new(Readiness::default());
     readiness.set(Part::Policy, true);
+    let (successor, mut sockets) = match start {
+        Start::Fresh => (None, Sockets::default()),
+        Start::Upgrade { forget_state } => {
+            let directory = &config.ledger.directory;
+            let asked = tokio::select! {
+                asked = Successor::ask(directory, &config.state, forget_state) => asked,
+                () = stop.told() => return Ok(None),
+            };
+            let (successor, sockets) = asked.map_err(StartError::Upgrade)?;
+            (Some(successor), sockets)
+        }
+    };
     let (ended, end) = oneshot::channel::<()>();
-    let admin = Admin::bind(config.admin.clone()).await.map_err(StartError::Admin)?;
+    let admin = Admin::bind(config.admin.clone(), |name, address| sockets.bind(name, address))
+        .map_err(StartError::Admin)?;
     let desk = DeskPlace::default();
     let ending = async move {
         // An error means that the process ends on another way.
         let _ = end.await;
     };
     let serving = admin.serve(Arc::clone(&readiness), metrics.clone(), Arc::clone(&desk), ending);
-    let admin = tokio::spawn(serving);
+    // Whoever asks for health hears of the process that serves, so of the old one until this one does.
+    let (admit, admitted) = oneshot::channel::<()>();
+    let admit = successor.is_some().then_some(admit);
+    let admin = tokio::spawn(async move {
+        let _ = admitted.await;
+        serving.await;
+    });
     let runtime = tokio::runtime::Handle::current();
     let source = match config.identity.clone() {
         Some(settings) => Some(Source::start(settings, &runtime).map_err(StartError::Identity)?),
@@ -196,7 +250,8 @@ async fn serve(
             () = stop.told() => return Ok(None),
         }
     }
-    let ledger = open_ledger(config.ledger.clone(), source.as_deref()).await?;
+    let previous = successor.as_ref().map(|successor| &successor.previous);
+    let ledger = open_ledger(config.ledger.clone(), source.as_deref(), previous)?;
     ledger.record_config(Arc::clone(policies.version()), file.map(File::sha256));
     let owners = Owners::open(config.state.clone(), state::Limits::of, Clock.unix())
         .await
@@ -204,6 +259,10 @@ async fn serve(
     let revocations = Register::open(owners.records(), ledger.clone(), metrics.clone())
         .await
         .map_err(StartError::Revocations)?;
+    if successor.is_some() && !revocations.current().is_known() {
+        // The old process knows them.
+        return Err(StartError::Upgrade(UpgradeError::Unknowing));
+    }
     let shared = Arc::new(Shared {
         record: Arc::new(Record {
             ledger: ledger.clone(),
@@ -229,27 +288,54 @@ async fn serve(
         knows_tenants: Box::new(move || of_tenants.policies.load().knows_tenants()),
     });
     let (closing, closed) = watch::channel(false);
+    let (directory, state) = (config.ledger.directory.clone(), config.state.clone());
     let config = (config, file.map(File::sha256));
     let site = tokio::task::block_in_place(|| {
-        Site::open(config, commands, &shared, source.as_ref(), &closed)
+        Site::open(config, commands, &shared, source.as_ref(), &mut sockets, &closed)
     })?;
+    sockets.complete();
     readiness.set(Part::Listeners, true);
     let path = file.map(|file| file.path().to_owned());
     let following = tokio::spawn(reload::follow(Arc::clone(&site), path, hangup));
     let mut keepers = JoinSet::new();
     let revocations = Arc::clone(&shared.revocations);
     keepers.spawn(async move { revocations.follow().await });
+    health::look(&shared, source.as_deref(), &readiness);
     keepers.spawn(health::follow(Arc::clone(&shared), source, Arc::clone(&readiness)));
     keepers.spawn(processes::follow(Arc::clone(&site), metrics.clone()));
-    stop.told().await;
-    tracing::info!("told to stop; finishing what is in flight");
+    keepers.spawn(upgrade::settle(ledger.clone()));
+    let mut predecessor = Predecessor::new(quit, &directory, ledger.clone(), state, sockets);
+    drop(admit);
+    if let Some(successor) = successor {
+        successor.ready().await;
+    }
+    let handed_over = tokio::select! {
+        () = stop.told() => false,
+        () = predecessor.handed_over() => true,
+    };
+    // Its sockets are closed here, or they would queue callers for nobody.
+    drop(predecessor);
     following.abort();
     readiness.drain();
+    let mut ended = Some(ended);
+    if handed_over {
+        tracing::info!("handed over; finishing what is in flight");
+        // The other process answers for health now.
+        drop(ended.take());
+    } else {
+        tracing::info!("told to stop; finishing what is in flight");
+    }
     shared.drain.advance(Phase::Draining);
     // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.
     let _ = closing.send(true);
-    let patience = site.in_force().config.drain;
-    if !stop.gives_time(patience, shared.drain.finished()).await {
+    let finished = async {
+        if handed_over {
+            // Nobody waits for this process, and handshakes that it has begun are nowhere counted.
+            sleep(HANDSHAKES).await;
+        }
+        shared.drain.finished().await;
+    };
+    if !stop.gives_time(site.in_force().config.drain, finished).await {
         shared.drain.advance(Phase::Ending);
     }
     // What is still in flight is told so, and hears nothing of its process any more.
@@ -261,8 +347,8 @@ async fn serve(
     tokio::join!(goodbye, processes::end(site.upstreams()));
     keepers.abort_all();
     ledger.flush().await;
-    // Health and metrics outlive everything else. Whoever was told may be gone already.
-    let _ = ended.send(());
+    // Health and metrics outlive everything else.
+    drop(ended);
     let _ = admin.await;
     Ok(Some(ledger))
 }
@@ -275,10 +361,15 @@ fn warn_of_weakened(weakened: &[(&'static str, usize)], metrics: &Metrics) {
     }
 }
 
-async fn open_ledger(
+fn open_ledger(
     settings: ledger::Settings,
     source: Option<&Source>,
+    previous: Option<&Previous>,
 ) -> Result<Ledger, StartError> {
     let genesis = genesis::of(source, Clock.unix().as_secs());
-    tokio::task::block_in_place(|| Ledger::open(settings, genesis)).map_err(StartError::Ledger)
+    let opened = tokio::task::block_in_place(|| match previous {
+        None => Ledger::open(settings, genesis),
+        Some(previous) => Ledger::succeed(settings, genesis, previous),
+    });
+    opened.map_err(StartError::Ledger)
 }

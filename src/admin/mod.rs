@@ -67,12 +67,17 @@ struct Bound {
 }
 
 impl Admin {
-    /// Binds the listeners and logs where.
-    pub async fn bind(settings: Settings) -> Result<Self, BindError> {
-        let admin = Bound::new(settings.admin).await?;
+    /// Binds the listeners, by a function that is given what each is called and where it belongs, and logs
+    /// where they are.
+    pub fn bind(
+        settings: Settings,
+        mut bind: impl FnMut(&'static str, SocketAddr) -> io::Result<std::net::TcpListener>,
+    ) -> Result<Self, BindError> {
+        let mut bound = |name, address| Bound::new(address, bind(name, address));
+        let admin = bound("admin", settings.admin)?;
         tracing::info!(address = %admin.address, "administration listens");
         let health = match settings.health {
-            Some(address) => Some(Bound::new(address).await?),
+            Some(address) => Some(bound("health", address)?),
             None => None,
         };
         if let Some(health) = &health {
@@ -128,9 +133,14 @@ impl Admin {
 }
 
 impl Bound {
-    async fn new(address: SocketAddr) -> Result<Self, BindError> {
+    fn new(
+        address: SocketAddr,
+        bound: io::Result<std::net::TcpListener>,
+    ) -> Result<Self, BindError> {
         let fail = |source| BindError { address, source };
-        let listener = TcpListener::bind(address).await.map_err(fail)?;
+        let listener = bound.map_err(fail)?;
+        listener.set_nonblocking(true).map_err(fail)?;
+        let listener = TcpListener::from_std(listener).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         Ok(Self { listener, address })
     }

@@ -23,6 +23,10 @@ struct Running {
     served: JoinHandle<()>,
 }
 
+fn bind(_: &'static str, address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    std::net::TcpListener::bind(address)
+}
+
 async fn running() -> Running {
     running_with(None, DeskPlace::default()).await
 }
@@ -30,7 +34,7 @@ async fn running() -> Running {
 async fn running_with(token_file: Option<PathBuf>, desk: DeskPlace) -> Running {
     let any = "127.0.0.1:0".parse().expect("an address");
     let settings = Settings { health: Some(any), admin: any, token_file };
-    let admin = Admin::bind(settings).await.expect("bound");
+    let admin = Admin::bind(settings, bind).expect("bound");
     let (operators, strangers) = (admin.address(), admin.health_address().expect("bound"));
     let (readiness, metrics) = (Arc::new(Readiness::default()), Metrics::new());
     let (stop, stopped) = oneshot::channel();
@@ -154,7 +158,7 @@ async fn connections_end_after_their_time() {
 async fn a_taken_address_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let admin = taken.local_addr().expect("an address");
-    let error =
-        Admin::bind(Settings { health: None, admin, token_file: None }).await.expect_err("taken");
+    let settings = Settings { health: None, admin, token_file: None };
+    let error = Admin::bind(settings, bind).expect_err("taken");
     assert_eq!(error.to_string(), format!("`{admin}` can't be bound"));
 }

@@ -13,7 +13,7 @@ use super::{EXIT_FAILED, EXIT_USAGE};
 use crate::{
     config::{self, Config, Faults, File, Governed},
     policy::Policies,
-    server::{self, Commands, StartError},
+    server::{self, Commands, Start, StartError},
     telemetry::logs,
 };
 
@@ -28,8 +28,9 @@ Examples:
 
 /// Govern the calls of agents, as a configuration file says, or in front of one MCP server.
 ///
-/// Ends on SIGTERM or SIGINT when the calls in flight have finished; a second one ends them. Reloads the
-/// configuration and the policies when their files change, and on SIGHUP.
+/// Ends on SIGTERM or SIGINT when the calls in flight have finished; a second one ends them. Hands over to
+/// `lictor run --upgrade` on SIGQUIT. Reloads the configuration and the policies when their files change, and on
+/// SIGHUP.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
@@ -52,6 +53,14 @@ pub struct Run {
     /// Let the file's `command` keys start processes. `LICTOR_ALLOW_STDIO=1` in the environment does so too.
     #[arg(long)]
     allow_stdio: bool,
+    /// Take over from the process that runs with the same ledger, once it gets SIGQUIT: its sockets, so that
+    /// no caller is turned away. It ends when it has finished what it began.
+    #[arg(long, conflicts_with = "validate_only")]
+    upgrade: bool,
+    /// Let an upgrade forget whose sessions are whose, where that is kept in memory: clients have to begin
+    /// them anew. What was revoked is forgotten too, and a token that was used may be used once more.
+    #[arg(long, requires = "upgrade")]
+    unsafe_forget_state: bool,
     /// Check the configuration and the policies and start nothing.
     #[arg(long)]
     validate_only: bool,
@@ -94,7 +103,7 @@ impl Run {
             return Ok(ExitCode::from(EXIT_USAGE));
         }
         let commands = self.commands();
-        let Err(error) = server::run(config, file.as_ref(), commands) else {
+        let Err(error) = server::run(config, file.as_ref(), commands, self.start()) else {
             return Ok(ExitCode::SUCCESS);
         };
         super::complain(&error, err)?;
@@ -127,6 +136,14 @@ impl Run {
             }
             // clap asks for one of them.
             (None, None) => Err(Faults::default()),
+        }
+    }
+
+    fn start(&self) -> Start {
+        if self.upgrade {
+            Start::Upgrade { forget_state: self.unsafe_forget_state }
+        } else {
+            Start::Fresh
         }
     }
 

@@ -39,7 +39,11 @@ pub struct Bound {
 impl Bound {
     /// Binds; port 0 lets the system choose.
     pub fn new(bind: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(bind)?;
+        Self::over(TcpListener::bind(bind)?)
+    }
+
+    /// Takes a socket that listens already.
+    pub fn over(listener: TcpListener) -> io::Result<Self> {
         // pingora takes it over as it is, and waits for it with epoll.
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

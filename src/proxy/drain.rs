@@ -17,6 +17,9 @@ use tokio::{
 /// How long what ends in band may take for that.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// How long whoever has just connected may take for the first message.
+const FIRST_WORDS: Duration = Duration::from_secs(1);
+
 /// How far the process is on its way out; later phases compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -76,6 +79,16 @@ impl Drain {
         // The sender lives in `self`, so the wait can't fail.
         let _ = self.watch().wait_for(|phase| *phase == Phase::Ending).await;
         sleep(LAST_WORDS).await;
+    }
+
+    /// Waits until a connection on which nothing happens has to end: at once when the process is told to stop, and
+    /// a moment later if it has carried no message yet, since that may be on its way.
+    pub async fn idle_over(&self, warm: bool) {
+        // The sender lives in `self`, so the wait can't fail.
+        let _ = self.watch().wait_for(|phase| *phase > Phase::Running).await;
+        if !warm {
+            sleep(FIRST_WORDS).await;
+        }
     }
 
     /// Waits until nothing is in flight.

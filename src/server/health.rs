@@ -43,29 +43,34 @@ pub(super) async fn follow(
             reaped = Clock.instant();
             shared.owners.reap(Clock.unix());
         }
-        follow_state(&shared, &readiness);
-        let status = source.as_ref().map(|source| source.status(Clock.unix().as_secs()));
-        if let Some(status) = &status {
-            shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
-        }
-        readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
-        for (limit, keys) in shared.limiter.load().keys() {
-            shared.record.metrics.set_limit_keys(limit, keys);
-        }
-        shared.record.metrics.set_bodies_in_flight(shared.budget.used());
-        let ledger = shared.record.ledger.status();
-        let writable = shared.record.ledger.admits(true).is_ok();
-        readiness.set(Part::Ledger, writable);
-        readiness.set(Part::Revocations, shared.revocations.current().is_known());
-        shared.record.metrics.set_ledger(&LedgerReading {
-            durable: ledger.durable,
-            backlog: ledger.backlog,
-            commits: ledger.commits,
-            last_commit: ledger.last_commit,
-            lost: ledger.lost,
-            writable,
-        });
+        look(&shared, source.as_deref(), &readiness);
     }
+}
+
+/// One look.
+pub(super) fn look(shared: &Shared, source: Option<&Source>, readiness: &Readiness) {
+    follow_state(shared, readiness);
+    let status = source.map(|source| source.status(Clock.unix().as_secs()));
+    if let Some(status) = &status {
+        shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
+    }
+    readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
+    for (limit, keys) in shared.limiter.load().keys() {
+        shared.record.metrics.set_limit_keys(limit, keys);
+    }
+    shared.record.metrics.set_bodies_in_flight(shared.budget.used());
+    let ledger = shared.record.ledger.status();
+    let writable = shared.record.ledger.admits(true).is_ok();
+    readiness.set(Part::Ledger, writable);
+    readiness.set(Part::Revocations, shared.revocations.current().is_known());
+    shared.record.metrics.set_ledger(&LedgerReading {
+        durable: ledger.durable,
+        backlog: ledger.backlog,
+        commits: ledger.commits,
+        last_commit: ledger.last_commit,
+        lost: ledger.lost,
+        writable,
+    });
 }
 
 fn follow_state(shared: &Shared, readiness: &Readiness) {

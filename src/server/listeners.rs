@@ -9,7 +9,7 @@ use pingora::{listeners::tls::TlsSettings, services::Service as _};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::StartError;
+use super::{StartError, sockets::Sockets};
 use crate::{
     exchange::Record,
     identity::Source,
@@ -26,11 +26,12 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Binds a listener, once everything about its TLS is in order.
+    /// Binds a listener, or takes its socket over, once everything about its TLS is in order.
     pub(super) fn new(
         settings: &Settings,
         record: &Arc<Record>,
         source: Option<&Arc<Source>>,
+        sockets: &mut Sockets,
     ) -> Result<Self, StartError> {
         let name = &settings.name;
         let tls = match (&settings.door, source) {
@@ -42,7 +43,9 @@ impl Ready {
             (Door::MutualTls, None) => return Err(tls_error(name, "no identity is configured")),
         };
         let address = settings.bind;
-        let bound = Bound::new(address).map_err(|source| StartError::Bind { address, source })?;
+        let socket = sockets.bind(&format!("listener/{name}"), address);
+        let bound =
+            socket.and_then(Bound::over).map_err(|source| StartError::Bind { address, source })?;
         Ok(Self { bound, tls })
     }
 

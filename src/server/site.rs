@@ -20,6 +20,7 @@ use super::{
     listeners::{self, Ready},
     plan::{Means, Plan, Standing, fingerprint},
     processes,
+    sockets::Sockets,
 };
 use crate::{
     config::{Config, Faults},
@@ -90,12 +91,13 @@ impl Site {
         commands: Commands,
         shared: &Arc<Shared>,
         source: Option<&Arc<Source>>,
+        sockets: &mut Sockets,
         closed: &watch::Receiver<bool>,
     ) -> Result<Arc<Self>, StartError> {
         let fingerprint = fingerprint(sha256, &config);
         let mut ready = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
-            ready.push(Ready::new(&listener.settings, &shared.record, source)?);
+            ready.push(Ready::new(&listener.settings, &shared.record, source, sockets)?);
         }
         let addresses: Vec<_> = ready.iter().map(Ready::address).collect();
         let means = Means { source, metrics: &shared.record.metrics };

@@ -414,7 +414,8 @@ impl Caller {
         within("the head of an answer", self.exchange(request)).await
     }
 
-    async fn exchange(&mut self, request: Request<Outgoing>) -> hyper::Result<Reply> {
+    /// The same without a deadline.
+    pub(crate) async fn exchange(&mut self, request: Request<Outgoing>) -> hyper::Result<Reply> {
         let answer = match &mut self.sender {
             Sender::One(sender) => {
                 sender.ready().await?;

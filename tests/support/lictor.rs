@@ -23,7 +23,7 @@ use tokio::{
     net::TcpStream,
     process::{Child, Command},
     sync::watch,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -196,36 +196,23 @@ fn addresses<const N: usize>(logs: &[String], listeners: [&str; N]) -> Option<[S
     all?.try_into().ok()
 }
 
-/// A running Lictor; it is killed with this value unless it was stopped.
-pub(crate) struct Lictor {
+const RUN: [&str; 3] = ["run", "--file", "lictor.yaml"];
+const LISTENERS: [&str; 2] = ["plain", "mutual"];
+
+/// A process that was started; it is killed with this value.
+pub(crate) struct Starting {
     child: Child,
-    directory: TempDir,
-    pub(crate) plain: SocketAddr,
-    pub(crate) mutual: SocketAddr,
+    directory: Arc<TempDir>,
     logs: Arc<Mutex<Vec<String>>>,
+    lines: watch::Receiver<usize>,
 }
 
-impl Lictor {
-    /// Starts it in a directory that holds everything, and waits until it listens.
-    pub(crate) async fn run(directory: TempDir, file_limit: Option<u64>) -> Self {
-        Self::run_with(directory, file_limit, ["plain", "mutual"]).await
-    }
-
-    /// The same with other names for the plain listener and the one with mutual TLS.
-    pub(crate) async fn run_with(
-        directory: TempDir,
-        file_limit: Option<u64>,
-        listeners: [&str; 2],
-    ) -> Self {
-        let run = ["run", "--file", "lictor.yaml"];
-        let mut command = match file_limit {
-            None => command(directory.path(), &run),
-            Some(bytes) => limited(directory.path(), bytes, &run),
-        };
+impl Starting {
+    fn of(mut command: Command, directory: Arc<TempDir>) -> Self {
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let stderr = child.stderr.take().expect("stderr is piped");
-        let (added, mut lines) = watch::channel(0);
+        let (added, lines) = watch::channel(0);
         let logs = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&logs);
         tokio::spawn(async move {
@@ -235,16 +222,99 @@ impl Lictor {
                 added.send_modify(|count| *count += 1);
             }
         });
-        let mut bound = None;
-        let up = lines.wait_for(|_| {
-            bound = addresses(&logs.lock().expect("the lock"), listeners);
-            bound.is_some()
+        Self { child, directory, logs, lines }
+    }
+
+    /// Waits until its log tells something, and takes it from there.
+    async fn told<T>(&mut self, what: &str, find: impl Fn(&[String]) -> Option<T>) -> T {
+        let mut found = None;
+        let told = self.lines.wait_for(|_| {
+            found = find(&self.logs.lock().expect("the lock"));
+            found.is_some()
         });
-        let up = timeout(PATIENCE, up).await.is_ok_and(|up| up.is_ok());
-        let Some([plain, mutual]) = bound else {
-            panic!("it doesn't start ({up}): {:#?}", logs.lock().expect("the lock"));
-        };
+        let told = timeout(PATIENCE, told).await.is_ok_and(|told| told.is_ok());
+        found.unwrap_or_else(|| {
+            panic!("{what} ({told}): {:#?}", self.logs.lock().expect("the lock"))
+        })
+    }
+
+    async fn listens(mut self, listeners: [&str; 2]) -> Lictor {
+        let [plain, mutual] =
+            self.told("it doesn't start", |logs| addresses(logs, listeners)).await;
+        let Self { child, directory, logs, .. } = self;
         Lictor { child, directory, plain, mutual, logs }
+    }
+
+    /// Waits for a log line with such a text.
+    pub(crate) async fn logged(&mut self, text: &str) {
+        let find = |logs: &[String]| logs.iter().any(|line| line.contains(text)).then_some(());
+        self.told(text, find).await;
+    }
+
+    /// Waits until it listens.
+    pub(crate) async fn up(self) -> Lictor {
+        self.listens(LISTENERS).await
+    }
+
+    /// Kills it as nothing else can.
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.expect("it ran");
+    }
+
+    /// Waits for it to end, which it does by an error; what it said.
+    pub(crate) async fn fails(mut self) -> String {
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends").expect("status");
+        assert!(!status.success());
+        let gone = async { while self.lines.changed().await.is_ok() {} };
+        timeout(PATIENCE, gone).await.expect("its last words");
+        self.logs.lock().expect("the lock").join("\n")
+    }
+}
+
+/// Where a Lictor listens, whichever process that is.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    plain: SocketAddr,
+    mutual: SocketAddr,
+}
+
+impl Places {
+    /// A well-behaved client's connection.
+    pub(crate) async fn caller(self, transport: Transport) -> Caller {
+        match transport {
+            Transport::Http1 => Caller::plain(self.plain).await,
+            Transport::Http1Tls => Caller::tls(self.mutual, &CALLER_TLS, false).await,
+            Transport::Http2Tls => Caller::tls(self.mutual, &CALLER_TLS, true).await,
+        }
+    }
+}
+
+/// A running Lictor; it is killed with this value unless it was stopped.
+pub(crate) struct Lictor {
+    child: Child,
+    directory: Arc<TempDir>,
+    pub(crate) plain: SocketAddr,
+    pub(crate) mutual: SocketAddr,
+    logs: Arc<Mutex<Vec<String>>>,
+}
+
+impl Lictor {
+    /// Starts it in a directory that holds everything, and waits until it listens.
+    pub(crate) async fn run(directory: TempDir, file_limit: Option<u64>) -> Self {
+        Self::run_with(directory, file_limit, LISTENERS).await
+    }
+
+    /// The same with other names for the plain listener and the one with mutual TLS.
+    pub(crate) async fn run_with(
+        directory: TempDir,
+        file_limit: Option<u64>,
+        listeners: [&str; 2],
+    ) -> Self {
+        let command = match file_limit {
+            None => command(directory.path(), &RUN),
+            Some(bytes) => limited(directory.path(), bytes, &RUN),
+        };
+        Starting::of(command, Arc::new(directory)).listens(listeners).await
     }
 
     /// Its process.
@@ -254,7 +324,23 @@ impl Lictor {
 
     /// Starts it again where it ran before.
     pub(crate) async fn restart(self) -> Self {
-        Self::run(self.directory, None).await
+        let starting = Starting::of(command(self.directory(), &RUN), Arc::clone(&self.directory));
+        starting.listens(LISTENERS).await
+    }
+
+    /// Starts a process that waits to take over from this one.
+    pub(crate) fn successor(&self, arguments: &[&str]) -> Starting {
+        let arguments = [RUN.as_slice(), &["--upgrade"], arguments].concat();
+        Starting::of(command(self.directory(), &arguments), Arc::clone(&self.directory))
+    }
+
+    /// Has another process take over from this one, which then ends by itself.
+    pub(crate) async fn upgrade(&self) -> Self {
+        let successor = self.successor(&["--unsafe-forget-state"]);
+        self.signal("QUIT").await;
+        let new = successor.listens(LISTENERS).await;
+        self.logged("handed over; finishing").await;
+        new
     }
 
     /// Tries to start a second one in the same place.
@@ -270,11 +356,12 @@ impl Lictor {
 
     /// A well-behaved client's connection.
     pub(crate) async fn caller(&self, transport: Transport) -> Caller {
-        match transport {
-            Transport::Http1 => Caller::plain(self.plain).await,
-            Transport::Http1Tls => Caller::tls(self.mutual, &CALLER_TLS, false).await,
-            Transport::Http2Tls => Caller::tls(self.mutual, &CALLER_TLS, true).await,
-        }
+        self.places().caller(transport).await
+    }
+
+    /// Where it listens.
+    pub(crate) fn places(&self) -> Places {
+        Places { plain: self.plain, mutual: self.mutual }
     }
 
     /// A bare connection to the plain listener.
@@ -295,6 +382,11 @@ impl Lictor {
     /// Where it runs; the ledger is in `ledger`, the policies are in `policies`.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
     }
 
     /// What it has logged so far.
@@ -323,9 +415,23 @@ impl Lictor {
 
     /// Sends a signal.
     pub(crate) async fn signal(&self, name: &str) {
-        let pid = self.child.id().expect("it runs").to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        let sent = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
         assert!(within("a signal", sent).await.expect("`kill` runs").success());
+    }
+
+    /// Kills it as nothing else can.
+    pub(crate) async fn kill(&mut self) {
+        self.child.kill().await.expect("it ran");
+    }
+
+    /// Waits for a log line with such a text.
+    pub(crate) async fn logged(&self, text: &str) {
+        let looking = async {
+            while !self.logs().iter().any(|line| line.contains(text)) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        within("a log line", looking).await;
     }
 
     /// Waits for it to end.
