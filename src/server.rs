@@ -6,6 +6,7 @@
 //! in the same way when another process has taken its sockets over (`upgrade`).
 
 mod cards;
+mod descriptors;
 mod genesis;
 mod health;
 mod listeners;
@@ -177,6 +178,7 @@ pub fn run(
     start: Start,
 ) -> Result<(), StartError> {
     commands.admit(&config)?;
+    descriptors::allow_many();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("lictor")
@@ -316,14 +318,14 @@ async fn serve(
     // Its sockets are closed here, or they would queue callers for nobody.
     drop(predecessor);
     following.abort();
-    readiness.drain();
     let mut ended = Some(ended);
     if handed_over {
         tracing::info!("handed over; finishing what is in flight");
-        // The other process answers for health now.
+        // The other process answers for health now; whoever still asks here hears that calls are served.
         drop(ended.take());
     } else {
         tracing::info!("told to stop; finishing what is in flight");
+        readiness.drain();
     }
     shared.drain.advance(Phase::Draining);
     // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.

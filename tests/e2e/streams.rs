@@ -13,6 +13,7 @@ use crate::{
     subject::{CA, Lictor, Setup, caller_tls},
 };
 
+mod crowds;
 mod drain;
 mod gone;
 

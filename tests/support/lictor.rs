@@ -389,6 +389,27 @@ impl Lictor {
         self.child.id().expect("it runs")
     }
 
+    /// How many descriptors are open, once no more than `wanted` are, or after ten seconds.
+    pub(crate) async fn descriptors(&self, wanted: usize) -> usize {
+        let count =
+            || std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count();
+        for _ in 0..100 {
+            if count() <= wanted {
+                break;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        count()
+    }
+
+    /// What it holds in memory, in KiB.
+    pub(crate) fn resident(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.pid());
+        let status = std::fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// What it has logged so far.
     pub(crate) fn logs(&self) -> Vec<String> {
         self.logs.lock().expect("the lock").clone()
@@ -497,11 +518,14 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The command under a limit on the size of files. The shell has the signal of that limit ignored, so
+/// The command under a limit on the size of files, and the usual one on their number, which it may raise. The shell has the signal of that limit ignored, so
 /// that writing fails as it does on a full disk.
 fn limited(directory: &Path, bytes: u64, arguments: &[&str]) -> Command {
     let mut command = Command::new("bash");
-    let script = format!(r#"trap "" XFSZ; ulimit -f {}; exec "$0" "$@""#, bytes.div_ceil(1024));
+    let script = format!(
+        r#"trap "" XFSZ; ulimit -f {}; ulimit -Sn 100; exec "$0" "$@""#,
+        bytes.div_ceil(1024)
+    );
     command.args(["-c", &script, env!("CARGO_BIN_EXE_lictor")]);
     prepare(&mut command, directory, arguments);
     command

@@ -90,6 +90,34 @@ fn without(name: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 #[tokio::test]
+async fn streams_that_are_reset_at_once_cost_nothing() {
+    let stub = Stub::json().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    assert_eq!(ask(&lictor, &GOOD, CALL.as_bytes()).await, Outcome::Answered { ok: true });
+    let (files, before) = (lictor.descriptors(usize::MAX).await, lictor.resident());
+    let mut sent = 0;
+    for _ in 0..5 {
+        let mut wire = lictor.wire_http2().await;
+        wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        wire.send(frame(SETTINGS, 0, 0, &[])).await;
+        for stream in (1..20_000).step_by(2) {
+            let mut both = frame(HEADERS, END_HEADERS, stream, &literals(&GOOD));
+            both.extend(frame(RESET, 0, stream, &[0, 0, 0, 8]));
+            if !wire.try_send(both).await {
+                break;
+            }
+            sent += 1;
+        }
+    }
+    assert!(sent < 5 * 10_000, "nobody minds");
+    assert_eq!(ask(&lictor, &GOOD, CALL.as_bytes()).await, Outcome::Answered { ok: true });
+    let (left, after) = (lictor.descriptors(files).await, lictor.resident());
+    assert!(left <= files && after < before + (8 << 10), "{before} KiB, {after} KiB; {left}");
+    assert_eq!(stub.requests(), 2, "nothing of it is forwarded");
+    lictor.stop_with(|closings| closings >= 2).await;
+}
+
+#[tokio::test]
 async fn http2_heads_with_two_meanings_reach_nobody() {
     let stub = Stub::json().await;
     let lictor = Lictor::start(&stub.url()).await;
