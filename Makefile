@@ -59,7 +59,10 @@ bench: ## Measure what a call costs through Lictor and through its peers, in abo
 	python3 bench/run.py
 
 .PHONY: soak
-soak: ## Kill writers and proxies two hundred times, where `make test` does so twenty times, and open very many sessions.
+soak: ## Kill writers and proxies two hundred times, where `make test` does so twenty times, open very many sessions, and run everything at once for $SOAK_SECONDS (300).
 	LICTOR_CRASH_ROUNDS=200 LICTOR_KILL_ROUNDS=200 \
 		cargo nextest run --locked --profile soak -E 'test(killed)'
 	cargo nextest run --locked --profile soak --run-ignored ignored-only -E 'test(crowds)'
+	LICTOR_SOAK_SECONDS=$${SOAK_SECONDS:-300} \
+		cargo nextest run --locked --profile soak --run-ignored ignored-only \
+		--success-output immediate -E 'binary(e2e) & test(/^soak::/)'

@@ -16,6 +16,7 @@ mod framing;
 #[path = "../support/http.rs"]
 mod http;
 mod refusals;
+mod soak;
 mod streams;
 #[path = "../support/stub.rs"]
 mod stub;
