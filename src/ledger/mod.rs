@@ -178,12 +178,13 @@ impl Ledger {
     /// # Errors
     /// As long as somebody writes there, and if that chain is damaged or the disk refuses.
     pub fn settle(&self) -> Result<(), OpenError> {
-        let mut predecessor = self.0.predecessor();
-        let Some(directory) = &*predecessor else { return Ok(()) };
-        if let Some(previous) = recovery::settle(directory)? {
+        // Not under the lock: a long chain takes its time.
+        let Some(directory) = self.0.predecessor().clone() else { return Ok(()) };
+        let ended = recovery::settle(&directory)?;
+        let first = self.0.predecessor().take().is_some();
+        if let (Some(previous), true) = (ended, first) {
             self.0.queue.push(Body::Settled { previous });
         }
-        *predecessor = None;
         Ok(())
     }
 

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 use crate::{
     CALL, CHANGE,
@@ -255,4 +258,38 @@ async fn whoever_is_killed_leaves_a_ledger_that_says_so() {
     serves(&fourth, &mut stub).await;
     let ended = fourth.stop(3).await;
     assert!(ended.iter().all(|entry| entry["status"] == "ok"));
+}
+
+/// `LICTOR_KILL_ROUNDS` sets how often, five to one; 20.
+#[tokio::test]
+async fn killed_at_any_moment_they_leave_a_ledger_that_goes_on() {
+    let rounds = std::env::var("LICTOR_KILL_ROUNDS").map_or(20, |it| it.parse().expect("a number"));
+    let mut stub = Stub::scripted().await;
+    let mut begun = 0;
+    for round in 0..rounds / 5 {
+        let mut old = Lictor::start(&stub.url()).await;
+        let (_waiting, _call) = in_flight(&old, &mut stub).await;
+        let mut new = old.successor(&[FORGET]);
+        old.signal("QUIT").await;
+        // From before it has read its configuration to after it serves.
+        let moment = u64::from(uuid::Uuid::now_v7().as_bytes()[15]) * 3;
+        sleep(Duration::from_millis(moment)).await;
+        if round % 2 == 0 {
+            old.kill().await;
+            sleep(Duration::from_millis(100)).await;
+            new.kill().await;
+        } else {
+            new.kill().await;
+            sleep(Duration::from_millis(100)).await;
+            old.kill().await;
+        }
+        begun += usize::from(old.directory().join("ledger/upgraded-0001").exists());
+        let after = old.restart().await;
+        serves(&after, &mut stub).await;
+        let entries = after.entries().await;
+        let of = |kind: &str| entries.iter().filter(|entry| entry["kind"] == kind).count();
+        assert_eq!((of("intent"), of("recovered")), (2, 1), "{moment} ms: {entries:#?}");
+        after.stop_with(|closings| closings == 1).await;
+    }
+    println!("{} rounds, {begun} chains begun", rounds / 5);
 }

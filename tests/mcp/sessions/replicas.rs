@@ -88,6 +88,22 @@ async fn a_session_is_at_home_on_every_replica() {
     }
 }
 
+#[tokio::test]
+async fn a_session_goes_on_through_an_upgrade() {
+    let (stub, redis) = (server().await, RedisServer::start().await);
+    let mut old = replica(&stub, &redis).await;
+    let session = open(&mut a(&old).await).await;
+    // Nothing is forgotten, so nobody has to say that it may be.
+    let new = old.successor(&[]);
+    old.signal("QUIT").await;
+    let new = new.up().await;
+    assert!(old.ended().await.success());
+    let echo = call("echo", "{}");
+    assert_eq!(status(&mut a(&new).await, "POST", &session, &echo).await, 200);
+    assert_eq!(status(&mut b(&new).await, "POST", &session, &echo).await, 404);
+    new.stop(3).await;
+}
+
 /// Opens a session, as [`status`] asks.
 async fn open(caller: &mut Caller) -> String {
     let trying = async {
