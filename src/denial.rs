@@ -213,6 +213,11 @@ impl Denial {
         }
     }
 
+    /// The revocation that is the reason.
+    pub fn revocation(&self) -> Option<Uuid> {
+        if let Self::Revoked { id, .. } = self { Some(*id) } else { None }
+    }
+
     /// One sentence for the caller; says what to do where the caller can do something.
     pub fn message(&self) -> Cow<'_, str> {
         match self {

@@ -134,6 +134,8 @@ pub struct Exchange {
     pub own_time: Duration,
     /// Label of the denial with which the proxy at the other end refused it.
     pub peer_denied: Option<Arc<str>>,
+    /// The revocation that ended it.
+    pub revocation: Option<Uuid>,
     /// HTTP status of the answer.
     pub status: Option<u16>,
     /// What was delivered of the answer's body.
@@ -209,6 +211,7 @@ impl Exchange {
             token_wait: Duration::ZERO,
             own_time: Duration::ZERO,
             peer_denied: None,
+            revocation: None,
             status: None,
             delivered: Delivered::default(),
             end: None,
@@ -283,6 +286,7 @@ impl Exchange {
             return entry;
         }
         entry.peer_denied.clone_from(&self.peer_denied);
+        entry.revocation = self.revocation;
         entry.status = Some(self.status_label());
         entry.http_status = self.status;
         entry.latency_us = Some(micros(self.elapsed()));

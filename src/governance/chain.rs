@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use crate::{
     delegation::Behalf,
     denial::Denial,
-    identity::Principal,
+    identity::{Principal, SpiffeId},
     policy::{Decision, Delegation, Policies, Question},
     protocol::{Call, Class, Method, Target, mcp::server::Asked},
     revocation::Revocations,
@@ -22,6 +22,8 @@ pub struct Request<'a> {
     pub asked: Option<&'a Asked>,
     /// Name of the upstream that its route leads to.
     pub server: &'a str,
+    /// Who that has to prove to be, where it proves an identity.
+    pub callee: Option<&'a SpiffeId>,
     /// Name of the listener it came in on.
     pub listener: &'a str,
     /// By whose authority it is made.

@@ -1,7 +1,8 @@
 //! The revocation stage: what was revoked is refused first, whatever the other stages would say.
 //!
-//! A call is held against the snapshot by everybody it comes from: the caller, and each issuer, user, run and hop of
-//! every chain that it is made under, so that a chain ends with any of its links. So it is by what it touches.
+//! A call is held against the snapshot by whom it goes to and by everybody it comes from: the caller, and each
+//! issuer, user, tenant, run and hop of every chain that it is made under, so that a chain ends with any of its
+//! links. So it is by what it touches.
 //!
 //! INVARIANT: it is enforced on routes in shadow mode too. Those try out policies, and nobody tries out a brake.
 
@@ -59,8 +60,10 @@ pub fn check(
         refuse(What::Tenant, tenant)
     };
     workload(&request.principal.id)?;
+    request.callee.map_or(Ok(()), workload)?;
     for hop in request.behalf.chains().iter().flat_map(|chain| chain.hops()) {
         workload(&hop.principal().id)?;
+        refuse(What::Tenant, hop.tenant().and_then(|tenant| revocations.tenant(tenant)))?;
         refuse(What::User, hop.user().and_then(|user| revocations.user(user)))?;
         let made = hop.call().and_then(|id| revocations.delegation(id));
         refuse(What::Delegation, made.or_else(|| revocations.delegation(hop.run())))?;

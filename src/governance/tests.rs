@@ -62,6 +62,7 @@ fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<
         call,
         asked: None,
         server: "s",
+        callee: None,
         listener: "in",
         behalf: &Behalf::default(),
         shadow,

@@ -137,6 +137,8 @@ pub struct Entry {
     pub behalf: Option<Box<Behalf>>,
     /// Label of the denial with which the proxy at the other end refused it.
     pub peer_denied: Option<Arc<str>>,
+    /// The revocation that ended it.
+    pub revocation: Option<Uuid>,
 }
 
 /// Something was revoked, or a revocation lifted. Whoever hands it in bounds the texts.
@@ -215,6 +217,7 @@ impl Entry {
             complete: None,
             behalf: None,
             peer_denied: None,
+            revocation: None,
         }
     }
 }

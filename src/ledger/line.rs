@@ -243,6 +243,9 @@ impl Place<'_> {
         line.hex("req_sha256", entry.req_sha256.as_ref());
         line.number("resp_bytes", entry.resp_bytes);
         line.hex("resp_sha256", entry.resp_sha256.as_ref());
+        if let Some(revocation) = &entry.revocation {
+            line.id("revocation", revocation);
+        }
         line.name("root", behalf.and_then(|behalf| behalf.root.as_deref()), MAX_PEER);
         if let Some(run) = behalf.and_then(|behalf| behalf.run.as_ref()) {
             line.id("run", run);

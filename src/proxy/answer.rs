@@ -204,6 +204,7 @@ impl Proxy {
             patience,
             phase: self.shared.drain.watch(),
             recall: self.recall((call, principal, behalf), served),
+            revocation: &mut exchange.revocation,
             ends_in: if listens(call) { Phase::Draining } else { Phase::Ending },
             standing: &mut standing,
             opened: false,

@@ -226,6 +226,7 @@ impl Back<'_> {
             call: self.call,
             asked: Some(asked),
             server: &self.served.server,
+            callee: self.served.upstream.settings().identity(),
             listener: &self.proxy.name,
             behalf: self.behalf,
             shadow: self.served.route.shadow,

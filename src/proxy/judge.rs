@@ -121,6 +121,7 @@ impl Proxy {
             call,
             asked: None,
             server: &served.server,
+            callee: served.upstream.settings().identity(),
             listener: &self.name,
             behalf,
             shadow: served.route.shadow,

@@ -112,6 +112,8 @@ pub(super) struct Relay<'a> {
     pub(super) ends_in: Phase,
     /// Ends it as soon as something that it has to do with is revoked.
     pub(super) recall: Recall<'a>,
+    /// The revocation that ended it.
+    pub(super) revocation: &'a mut Option<Uuid>,
     /// Whether the answer may still go on, and what its caller has to be told; asked every [`LOOK`].
     pub(super) standing: &'a mut (dyn FnMut() -> Standing + Send),
     /// Whether the caller has heard anything of the upstream.
@@ -352,12 +354,16 @@ impl Relay<'_> {
                 Err(_) => Err(End::CallerStalled),
             },
             // Who doesn't read can't be told anything in band either.
-            denial = over => Err(End::Broken(denial.row(self.call.era))),
+            denial = over => {
+                *self.revocation = denial.revocation();
+                Err(End::Broken(denial.row(self.call.era)))
+            }
         }
     }
 
     /// Ends the answer before the upstream did. Dropping the body closes the upstream's stream at once.
     async fn end_early(mut self, shape: Shape, denial: &Denial) -> End {
+        *self.revocation = denial.revocation();
         let broken = End::Broken(denial.row(self.call.era));
         self.desk = None;
         match shape {

@@ -33,6 +33,7 @@ impl Proxy {
         way: Option<Way>,
         denial: &Denial,
     ) {
+        exchange.revocation = denial.revocation();
         if let Some(call) = &mut exchange.call {
             // Its share of the budget is free again, while the caller may take its time to read.
             call.body = Bytes::new();

@@ -17,7 +17,7 @@ const LONGEST_NAME: usize = 512;
 /// What is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A workload: as a caller, and as anybody in a chain of delegation.
+    /// A workload: as a caller, as anybody in a chain of delegation, and as an upstream.
     Spiffe(Box<str>),
     /// All workloads whose IDs begin like this; ends with `/`.
     SpiffeBelow(Box<str>),
@@ -97,7 +97,7 @@ impl What {
     /// What the caller is told was revoked.
     pub fn told(self) -> &'static str {
         match self {
-            Self::Spiffe => "this identity, or one that it acts for,",
+            Self::Spiffe => "this identity, one that it acts for, or the server's",
             Self::User => "this user",
             Self::Session => "this session",
             Self::Delegation => "this delegation",

@@ -61,6 +61,7 @@ fn judged(
         call: &call,
         asked: None,
         server: "s",
+        callee: None,
         listener: "in",
         behalf,
         shadow: false,

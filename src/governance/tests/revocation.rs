@@ -84,6 +84,7 @@ fn a_call_is_refused_by_what_it_touches_and_whose_it_is() {
                 call: &call,
                 asked: None,
                 server: "s",
+                callee: None,
                 listener: "in",
                 behalf: &Behalf::default(),
                 shadow,
@@ -99,6 +100,7 @@ fn a_chain_ends_with_any_of_its_links() {
     let mut claims = world.claims(3);
     for hop in &mut claims {
         hop["usr"] = json!("u-1");
+        hop["ten"] = json!("acme");
     }
     let header = world.sign(&claims);
     let behalf = Behalf::of(world.show(&Verifier::new(), &header, 3).expect("taken"));
@@ -110,6 +112,7 @@ fn a_chain_ends_with_any_of_its_links() {
         call: &call,
         asked: None,
         server: "s",
+        callee: None,
         listener: "in",
         behalf: &behalf,
         shadow: false,
@@ -130,6 +133,8 @@ fn a_chain_ends_with_any_of_its_links() {
         ("delegation", run, Some(What::Delegation)),
         ("user", "u-1".to_owned(), Some(What::User)),
         ("user", "u-2".to_owned(), None),
+        ("tenant", "acme".to_owned(), Some(What::Tenant)),
+        ("tenant", "other".to_owned(), None),
     ] {
         facts.revocations = revoked(kind, &value);
         assert_eq!(refused(&request, &facts), expected, "{kind} {value}");

@@ -49,6 +49,7 @@ fn entries() -> impl Strategy<Value = Entry> {
             (entry.status, entry.would_deny) = (Some("ok"), Some("policy_denied"));
             entry.limits = vec![Arc::clone(&entry.peer)];
             entry.peer_denied = Some("delegation_denied".into());
+            entry.revocation = Some(Uuid::from_u128(who.0));
             entry.behalf = Some(Box::new(Behalf {
                 link: Some("handle"),
                 hops: how.1,
