@@ -283,12 +283,6 @@ async fn serve(
         budget: Budget::new(config.limits.bodies_in_flight),
         drain: Drain::new(),
     });
-    let of_tenants = Arc::clone(&shared);
-    // Nobody else takes it.
-    let _ = desk.set(Desk {
-        revocations: Arc::clone(&shared.revocations),
-        knows_tenants: Box::new(move || of_tenants.policies.load().knows_tenants()),
-    });
     let (closing, closed) = watch::channel(false);
     let (directory, state) = (config.ledger.directory.clone(), config.state.clone());
     let config = (config, file.map(File::sha256));
@@ -296,6 +290,8 @@ async fn serve(
         Site::open(config, commands, &shared, source.as_ref(), &mut sockets, &closed)
     })?;
     sockets.complete();
+    // Nobody else takes the place.
+    let _ = desk.set(at_the_desk(&shared, &site));
     readiness.set(Part::Listeners, true);
     let path = file.map(|file| file.path().to_owned());
     let following = tokio::spawn(reload::follow(Arc::clone(&site), path, hangup));
@@ -360,6 +356,20 @@ fn warn_of_weakened(weakened: &[(&'static str, usize)], metrics: &Metrics) {
     for (setting, places) in weakened {
         tracing::warn!(setting, places, "a setting weakens what is enforced");
         metrics.set_unsafe_setting(setting, *places);
+    }
+}
+
+/// What operators work on.
+fn at_the_desk(shared: &Arc<Shared>, site: &Arc<Site>) -> Desk {
+    let (policies, upstreams, site) = (Arc::clone(shared), Arc::clone(site), Arc::clone(site));
+    Desk {
+        revocations: Arc::clone(&shared.revocations),
+        // A path tells the tenant of a workload, or a chain of delegation for whom a call is.
+        knows_tenants: Box::new(move || {
+            let in_chains = site.in_force().config.delegation.is_some();
+            in_chains || policies.policies.load().knows_tenants()
+        }),
+        upstreams: Box::new(move || upstreams.upstreams()),
     }
 }
 

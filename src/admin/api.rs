@@ -1,10 +1,12 @@
-//! The administration API: what is revoked, and changes of it.
+//! The administration API: what is revoked, how upstreams are doing, and changes of either.
 //!
 //! | request | does |
 //! |---|---|
 //! | `GET /revocations` | lists what is revoked |
 //! | `POST /revocations` | revokes something: `kind`, `value`, `reason`, `by`, and `for` how long if not until it is lifted |
 //! | `DELETE /revocations/{id}` | lifts a revocation |
+//! | `GET /upstreams` | shows breakers and places |
+//! | `POST /upstreams/{name}/reset` | closes the breakers of an upstream |
 //!
 //! Everything is JSON; an error is an object with `error`. Answers to changes are sent when the change is in force.
 
@@ -20,17 +22,21 @@ use axum::{
     http::StatusCode,
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
-    routing::{delete, get},
+    routing::{delete, get, post},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::guard::{Guard, admit};
+use super::{
+    guard::{Guard, admit},
+    upstreams,
+};
 use crate::{
     revocation::{ChangeError, Register, Revocation, Subject, SubjectError, What},
     state::Keeping,
     telemetry::Clock,
+    upstream::Upstream,
 };
 
 /// Longest request, in bytes.
@@ -40,8 +46,10 @@ const LONGEST: usize = 16 << 10;
 pub struct Desk {
     /// What is revoked.
     pub revocations: Arc<Register>,
-    /// Whether the policies in force tell tenants from each other.
+    /// Whether anything in force tells tenants from each other.
     pub knows_tenants: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The upstreams there are now.
+    pub upstreams: Box<dyn Fn() -> Vec<Arc<Upstream>> + Send + Sync>,
 }
 
 impl fmt::Debug for Desk {
@@ -83,7 +91,7 @@ struct Shown {
 
 /// Why something that was asked for isn't done.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(super) enum Fault {
     #[error("starting; try again shortly")]
     Starting,
     #[error("no such request: {0}")]
@@ -92,7 +100,11 @@ enum Fault {
     Lasts(String),
     #[error("`{0}` is no id of a revocation")]
     Id(String),
-    #[error("tenants aren't known here: `policy.pathTemplate` has no `{{tenant}}`")]
+    #[error("there is no upstream `{0}`")]
+    Upstream(String),
+    #[error(
+        "tenants aren't known here: `policy.pathTemplate` has no `{{tenant}}`, and there is no `delegation`"
+    )]
     Tenants,
     #[error(transparent)]
     Subject(#[from] SubjectError),
@@ -105,6 +117,8 @@ pub(super) fn routes(desk: DeskPlace, guard: Guard) -> Router {
     Router::new()
         .route("/revocations", get(list).post(revoke))
         .route("/revocations/{id}", delete(lift))
+        .route("/upstreams", get(upstreams::list))
+        .route("/upstreams/{name}/reset", post(upstreams::reset))
         .with_state(desk)
         .layer(DefaultBodyLimit::max(LONGEST))
         .layer(from_fn_with_state(guard, admit))
@@ -194,6 +208,7 @@ impl IntoResponse for Fault {
             Self::Body(_) | Self::Lasts(_) | Self::Id(_) | Self::Tenants | Self::Subject(_) => {
                 StatusCode::BAD_REQUEST
             }
+            Self::Upstream(_) => StatusCode::NOT_FOUND,
             Self::Change(error) => match error {
                 ChangeError::Text(_) | ChangeError::Over => StatusCode::BAD_REQUEST,
                 ChangeError::Unknown(_) => StatusCode::NOT_FOUND,

@@ -5,8 +5,8 @@
 //! path and never wait for it: `/healthz` says that the process lives, whatever its dependencies
 //! do, and goes on saying so while it drains.
 //!
-//! INVARIANT: what is decided can be changed through the API only, by whoever shows the operators' token, and
-//! each change is in the ledger. Who only reaches the address, as the workload does, can read health and
+//! INVARIANT: what is decided can be changed through the API only, by whoever shows the operators' token; what
+//! is revoked so is in the ledger. Who only reaches the address, as the workload does, can read health and
 //! metrics; strangers who reach the health listener can neither hold more than `MOST_CONNECTIONS` connections
 //! open nor learn more than the reasons of [`Readiness`].
 
@@ -15,6 +15,7 @@ mod connections;
 mod guard;
 pub mod readiness;
 pub mod settings;
+mod upstreams;
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

@@ -4,16 +4,23 @@
 mod kept;
 mod page;
 
-use std::{process::Output, time::Duration};
+use std::{
+    process::Output,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use lictor::telemetry::Clock;
 use serde_json::Value;
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
 use crate::{
-    http::{Answer, Caller, Reply, within},
-    site::{AGENT_B, Site, TLS_B, address, agent_a, agent_b, call, request, send},
-    stub::{Call, Stub},
+    http::{Answer, Caller, Reply, Wire, whole, within},
+    site::{AGENT_B, Site, TLS_B, TOKEN, address, agent_a, agent_b, call, request, send},
+    stub::{Call, Stub, chunk, json, result},
     subject::Lictor,
 };
 
@@ -74,6 +81,7 @@ async fn recorded(lictor: &Lictor) -> Vec<(String, String)> {
 async fn a_warm_connection_is_refused_within_a_second() {
     let stub = Stub::json().await;
     let lictor = Site::to(&stub.url()).start().await;
+    let mut ids = Vec::new();
     for http2 in [false, true] {
         let mut b = Caller::tls(lictor.mutual, &TLS_B, http2).await;
         let mut a = agent_a(&lictor).await;
@@ -84,6 +92,7 @@ async fn a_warm_connection_is_refused_within_a_second() {
         assert!(asked.elapsed() < SECOND, "{:?}", asked.elapsed());
         refused(&answer);
         assert!(post(&mut a, call("echo", "{}")).await.json()["result"].is_object());
+        ids.push(Value::from(id.clone()));
         // The client is of use again without connecting anew.
         lift(&lictor, &id).await;
         assert!(post(&mut b, call("echo", "{}")).await.json()["result"].is_object());
@@ -98,6 +107,7 @@ async fn a_warm_connection_is_refused_within_a_second() {
     for entry in denied {
         assert_eq!((&entry["stage"], &entry["status"]), (&"revocation".into(), &"revoked".into()));
         assert_eq!((&entry["decision"], &entry["peer"]), (&"deny".into(), &AGENT_B.into()));
+        assert!(ids.contains(&entry["revocation"]), "{entry}");
     }
 }
 
@@ -173,8 +183,37 @@ async fn an_open_stream_ends_in_band_and_others_go_on() {
     let closings = lictor.stop(2).await;
     for entry in closings {
         assert_eq!((&entry["kind"], &entry["status"]), (&"outcome".into(), &"revoked".into()));
+        assert!(entry["revocation"].is_string(), "{entry}");
         assert_eq!((&entry["decision"], &entry["complete"]), (&"permit".into(), &false.into()));
     }
+}
+
+/// A caller who doesn't read can't be told, and keeps nothing open.
+#[tokio::test]
+async fn a_stream_that_nobody_reads_ends_all_the_same() {
+    let mut stub = Stub::scripted().await;
+    let lictor = Site::to(&stub.url()).start().await;
+    let mut wire = Wire::connect_tls(lictor.mutual, &TLS_B).await;
+    let body = call("echo", "{}");
+    let length = body.len();
+    wire.send(format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n{body}"
+    ))
+    .await;
+    let mut upstream = stub.call().await;
+    upstream.begin_events().await;
+    let event = chunk(format!("data: {}\n\n", "x".repeat(60 << 10)).as_bytes());
+    let full = Duration::from_millis(500);
+    while timeout(full, upstream.wire.try_send(&event)).await.is_ok() {}
+    pull(&lictor, "spiffe", AGENT_B).await;
+    let asked = Clock.instant();
+    while upstream.wire.try_send(&event).await {}
+    assert!(asked.elapsed() < 5 * SECOND, "{:?}", asked.elapsed());
+    let closings = lictor.stop(1).await;
+    let [entry] = &closings[..] else { panic!("{closings:?}") };
+    assert_eq!((&entry["status"], &entry["complete"]), (&"revoked".into(), &false.into()));
+    assert!(entry["revocation"].is_string(), "{entry}");
 }
 
 #[tokio::test]
@@ -282,4 +321,49 @@ async fn the_command_says_what_is_wrong() {
     }
     assert!(recorded(&lictor).await.is_empty());
     lictor.stop(0).await;
+}
+
+/// What administration says to an operator.
+async fn ask(lictor: &Lictor, method: &str, path: &str) -> Value {
+    let admin = address(&lictor.logs(), "administration listens", None).expect("administration");
+    let mut operator = Caller::plain(admin).await;
+    let mut request = operator.request_to(method, path, whole(""));
+    let token = format!("Bearer {TOKEN}").parse().expect("a value");
+    request.headers_mut().insert("authorization", token);
+    operator.send(request).await.whole().await.json()
+}
+
+#[tokio::test]
+async fn an_operator_closes_the_breaker_of_a_server_that_is_well_again() {
+    let failing = Arc::new(AtomicBool::new(true));
+    let fails = Arc::clone(&failing);
+    let stub = Stub::answering(move |seen| match fails.load(Ordering::SeqCst) {
+        true => b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        false => json(&result(seen, "{}")),
+    })
+    .await;
+    let lictor = Site::to(&stub.url())
+        .upstream("breaker: { failures: 2, open: 60s, maxOpen: 60s }")
+        .start()
+        .await;
+    let mut a = agent_a(&lictor).await;
+    for _ in 0..2 {
+        assert_eq!(post(&mut a, call("echo", "{}")).await.status, 500);
+    }
+    assert_eq!(post(&mut a, call("echo", "{}")).await.kind(), "breaker_open");
+    let shown = ask(&lictor, "GET", "/upstreams").await;
+    let breaker = &shown["upstreams"][0]["breaker"];
+    assert_eq!(
+        (&shown["upstreams"][0]["name"], &breaker["state"]),
+        (&"files".into(), &"open".into())
+    );
+    assert!(breaker["opensForMs"].as_u64().is_some_and(|rest| rest > 1000), "{shown}");
+    assert_eq!(breaker["openings"], 1);
+    failing.store(false, Ordering::SeqCst);
+    assert!(ask(&lictor, "POST", "/upstreams/others/reset").await["error"].is_string());
+    assert_eq!(post(&mut a, call("echo", "{}")).await.kind(), "breaker_open");
+    let closed = ask(&lictor, "POST", "/upstreams/files/reset").await;
+    assert_eq!(closed["breaker"]["state"], "closed", "{closed}");
+    assert!(post(&mut a, call("echo", "{}")).await.json()["result"].is_object());
+    lictor.stop(5).await;
 }

@@ -41,7 +41,8 @@ impl Office {
         let records = owners.expect("a store").records();
         let register = Register::open(records, ledger, Metrics::new()).await.expect("opens");
         let revocations = Arc::new(register);
-        let desk = Desk { revocations, knows_tenants: Box::new(|| false) };
+        let desk =
+            Desk { revocations, knows_tenants: Box::new(|| false), upstreams: Box::new(Vec::new) };
         self.desk.set(desk).expect("the first");
         self
     }
@@ -80,6 +81,8 @@ async fn only_who_shows_the_token_is_let_in() {
         ("GET /revocations".to_owned(), ""),
         ("POST /revocations".to_owned(), USER),
         (format!("DELETE {id}"), ""),
+        ("GET /upstreams".to_owned(), ""),
+        ("POST /upstreams/files/reset".to_owned(), ""),
     ];
     let long = format!("Authorization: Bearer {TOKEN}{TOKEN}");
     let short = format!("Authorization: Bearer {}", TOKEN.trim_start_matches("a "));

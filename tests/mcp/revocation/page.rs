@@ -1,13 +1,14 @@
-//! The commands of `docs/revocation.md`, run as they stand there.
+//! The commands of `docs/revocation.md` and `docs/resilience.md`, run as they stand there.
 
 use super::*;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/revocation.md");
+const PAGES: [&str; 2] =
+    [include_str!("../../../docs/revocation.md"), include_str!("../../../docs/resilience.md")];
 
 #[tokio::test]
-async fn the_commands_of_the_page_work() {
-    let page = std::fs::read_to_string(PAGE).expect("the page");
-    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+async fn the_commands_of_the_pages_work() {
+    let blocks = PAGES.iter().flat_map(|page| page.split("```sh\n").skip(1));
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
     let lines: Vec<_> = blocks.flat_map(str::lines).filter(|line| !line.is_empty()).collect();
     assert!(lines.len() > 8, "{lines:?}");
     let stub = Stub::json().await;
