@@ -15,6 +15,7 @@ use super::{
     analysis::{self, InputPath},
     grants::{self, Compiled},
     index::Entry,
+    nesting::{self, DEEPEST, nesting},
     source::{Fault, LoadError, Source, Sources, Statement},
     validation::validate,
     vocabulary::{SCHEMA, Vocabulary, located, types},
@@ -22,6 +23,10 @@ use super::{
 
 /// Fewer policies than this are not worth a thread.
 const SMALLEST_CHUNK: usize = 64;
+
+/// As many statements are parsed in one go: Cedar sets up its lexer anew for each text, which takes longer
+/// than one policy, and keeps the syntax tree of all of a text in memory until it is done.
+const PARSED_TOGETHER: usize = 64;
 
 /// Where a policy comes from, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,8 +203,18 @@ fn parse<'a>(
     let placed = |source: &'a Source| {
         source.statements().into_iter().map(move |statement| (source, statement))
     };
-    let statements: Vec<(&Source, Statement<'_>)> = sources.flat_map(placed).collect();
-    let policies = in_parallel(&statements, parse_chunk);
+    let mut statements: Vec<(&Source, Statement<'_>)> = sources.flat_map(placed).collect();
+    statements.retain(|(source, Statement { text, at })| {
+        let safe = nesting(text) <= DEEPEST;
+        if !safe {
+            let message = format!("nests deeper than {DEEPEST}");
+            faults.push(source.fault(Some(source.line(*at)), message).with_hint(nesting::HINT));
+        }
+        safe
+    });
+    let policies = in_parallel(&statements, |chunk| {
+        chunk.chunks(PARSED_TOGETHER).flat_map(parse_chunk).collect()
+    });
     let mut parsed: Vec<Parsed<'a>> = vec![];
     let mut seen: HashMap<Arc<str>, usize> = HashMap::new();
     for ((source, statement), policy) in statements.into_iter().zip(policies) {
@@ -244,8 +259,8 @@ fn parse<'a>(
     parsed
 }
 
-/// Parses statements in one go: Cedar sets up its lexer anew for each text, which takes longer than the
-/// policy itself. Only if something is wrong is each one parsed alone, so that faults have their place.
+/// Parses statements in one go. Only if something is wrong is each one parsed alone, so that faults have
+/// their place.
 fn parse_chunk(statements: &[(&Source, Statement<'_>)]) -> Vec<Result<Policy, Fault>> {
     let texts: Vec<&str> = statements.iter().map(|(_, statement)| statement.text).collect();
     if let Ok(set) = texts.join("\n").parse::<PolicySet>()

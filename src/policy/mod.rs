@@ -3,6 +3,7 @@
 //! | module | does |
 //! |---|---|
 //! | `source`, `load`, `validation` | files → statements → policies, every fault with its place |
+//! | `nesting` | how deep a statement nests, before Cedar reads it |
 //! | `fragments`, `vocabulary` | the schema, and the action of each call |
 //! | [`grants`] | documents that say who may do what → policies |
 //! | `entities` | principals and targets as Cedar sees them |
@@ -31,6 +32,7 @@ mod index;
 mod input;
 mod key;
 mod load;
+mod nesting;
 pub mod settings;
 mod source;
 pub mod store;

@@ -1,7 +1,7 @@
 //! The policy directory: which files belong to it, and where in them a statement stands.
 
 use std::{
-    fmt, fs, io,
+    fmt, fs, io, iter,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -121,23 +121,8 @@ impl Source {
     pub(crate) fn statements(&self) -> Vec<Statement<'_>> {
         let mut statements = vec![];
         let mut start = None;
-        let mut bytes = self.text.bytes().enumerate().peekable();
-        while let Some((at, byte)) = bytes.next() {
+        for (at, byte) in significant(&self.text) {
             match byte {
-                b'/' if bytes.peek().is_some_and(|(_, next)| *next == b'/') => {
-                    while bytes.next_if(|(_, byte)| *byte != b'\n').is_some() {}
-                    continue;
-                }
-                b'"' => {
-                    start.get_or_insert(at);
-                    while let Some((_, byte)) = bytes.next() {
-                        match byte {
-                            b'\\' => drop(bytes.next()),
-                            b'"' => break,
-                            _ => {}
-                        }
-                    }
-                }
                 b';' => {
                     let from = start.take().unwrap_or(at);
                     statements.extend(self.statement(from, at + 1));
@@ -155,6 +140,34 @@ impl Source {
     fn statement(&self, from: usize, to: usize) -> Option<Statement<'_>> {
         self.text.get(from..to).map(|text| Statement { text, at: from })
     }
+}
+
+/// The bytes of Cedar's text that stand outside strings and comments, with their offsets; of a string its
+/// first quotation mark.
+pub(crate) fn significant(text: &str) -> impl Iterator<Item = (usize, u8)> {
+    let mut bytes = text.bytes().enumerate().peekable();
+    iter::from_fn(move || {
+        loop {
+            let (at, byte) = bytes.next()?;
+            match byte {
+                b'/' if bytes.peek().is_some_and(|(_, next)| *next == b'/') => {
+                    while bytes.next_if(|(_, byte)| *byte != b'\n').is_some() {}
+                    continue;
+                }
+                b'"' => {
+                    while let Some((_, byte)) = bytes.next() {
+                        match byte {
+                            b'\\' => drop(bytes.next()),
+                            b'"' => break,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+            return Some((at, byte));
+        }
+    })
 }
 
 /// One statement of a policy file.

@@ -1,6 +1,7 @@
 //! Faults and warnings.
 
 use super::*;
+use crate::policy::nesting::{DEEPEST, nesting};
 
 fn faults(files: &[(&str, &str)]) -> Vec<String> {
     let directory = directory(files);
@@ -261,6 +262,48 @@ fn each_of_many_alike_is_told() {
         let warnings = policies(&lines.join("\n")).warnings().to_vec();
         let lines: Vec<_> = warnings.iter().map(|warning| warning.line).collect();
         assert_eq!(lines, [Some(position + 1)], "{warnings:#?}");
+    }
+}
+
+/// What nests, so often; each is a condition that is sound.
+fn condition(kind: &str, times: usize) -> String {
+    let around = |open: &str, inner: &str, close: &str| {
+        format!("{}{inner}{}", open.repeat(times), close.repeat(times))
+    };
+    match kind {
+        "row" => vec!["context.input.path == \"x\""; times].join(" || "),
+        "if" => around("if context.input.path == \"x\" then false else ", "true", ""),
+        "brackets" => around("(", "principal.path == \"x\"", ")"),
+        "not" => around("!(", "principal.path == \"x\"", ")"),
+        "record" => format!("{} == {}", around("{a: ", "1", "}"), around("{a: ", "1", "}")),
+        "sum" => format!("{} > 3", vec!["context.input.lines"; times].join(" + ")),
+        _ => format!("true {}", around("} when { principal.path != \"x\" ", "", "")),
+    }
+}
+
+#[test]
+fn the_deepest_statement_is_safe_and_one_that_is_deeper_is_told() {
+    for kind in ["row", "if", "brackets", "not", "record", "sum", "when"] {
+        let statement = |times| {
+            let scope = "principal is Agent, action == Action::\"files/read_file\", resource";
+            let condition = condition(kind, times);
+            format!("permit({scope}) when {{ {condition} }};")
+        };
+        let refused = (1..).find(|times| nesting(&statement(*times)) > DEEPEST).expect("one");
+        let faults = faults(&[("a.cedar", &statement(refused)), ("f.cedarschema", FRAGMENT)]);
+        let told = format!("a.cedar:1: nests deeper than {DEEPEST}");
+        assert!(matches!(&*faults, [fault] if fault.starts_with(&told)), "{kind}: {faults:?}");
+
+        let text = statement(refused - 1).replace("context.input.lines", "1");
+        // A worker has 2 MiB, but optimised frames are a tenth of those here.
+        let worker = std::thread::Builder::new().stack_size(8 * 1024 * 1024);
+        let asked = worker.spawn(move || {
+            let policies = policies(&text);
+            let call = Ask::call(READER, "read_file").with(r#"{"path":"y","lines":1}"#);
+            let explained = call.ask(|question| policies.explain(question));
+            (call.permitted(&policies), call.listed(&policies), explained.nearest.len())
+        });
+        asked.expect("a thread").join().expect(kind);
     }
 }
 
