@@ -301,6 +301,7 @@ fn over(limited: &Limited) -> Row {
         Kind::Rate(_) => retryable(row(200, 4290, "rate_limited")),
         Kind::Budget(_) => retryable(row(200, 4291, "budget_exhausted")),
         Kind::Hours => retryable(row(200, 4292, "outside_hours")),
+        Kind::Unknown => retryable(row(200, 5037, "limits_unavailable")),
     };
     Row { retryable: limited.retry_after().is_some(), ..row }
 }

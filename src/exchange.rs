@@ -124,6 +124,8 @@ pub struct Exchange {
     pub stage: Option<&'static str>,
     /// The limits that it is over, whether that refuses it or is only recorded.
     pub over: Option<Arc<Limited>>,
+    /// How limits were held without the store that counts them.
+    pub limits_mode: Option<&'static str>,
     /// The proof that it may go on.
     pub permit: Option<Permit>,
     /// How long the ledger took to make the intent durable.
@@ -206,6 +208,7 @@ impl Exchange {
             refused_decisions: Vec::new(),
             stage: None,
             over: None,
+            limits_mode: None,
             permit: None,
             intent_wait: Duration::ZERO,
             token_wait: Duration::ZERO,
@@ -280,6 +283,7 @@ impl Exchange {
         entry.would_deny = self.would_deny();
         let over = self.over.iter().flat_map(|over| over.exceeded());
         entry.limits = over.map(|one| Arc::clone(&one.limit)).collect();
+        entry.limits_mode = self.limits_mode;
         entry.req_sha256 = self.request_digest;
         entry.behalf = self.written_behalf().map(Box::new);
         if event == Event::Intent {

@@ -119,6 +119,8 @@ pub struct Entry {
     pub would_deny: Option<&'static str>,
     /// Names of the limits that it was over; at most 32 are stored.
     pub limits: Vec<Arc<str>>,
+    /// How limits that replicas share were held without their store: `local` or `unlimited`.
+    pub limits_mode: Option<&'static str>,
     /// HTTP status sent to the caller.
     pub http_status: Option<u16>,
     /// From the first byte of the request to the last of the answer, in microseconds.
@@ -208,6 +210,7 @@ impl Entry {
             policy_version: None,
             would_deny: None,
             limits: Vec::new(),
+            limits_mode: None,
             http_status: None,
             latency_us: None,
             own_us: None,

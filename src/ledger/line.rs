@@ -227,6 +227,7 @@ impl Place<'_> {
         line.label("kind", entry.event.kind());
         line.number("latency_us", entry.latency_us);
         line.names("limits", &entry.limits);
+        line.label("limits_mode", entry.limits_mode);
         line.label("link", behalf.and_then(|behalf| behalf.link));
         line.name("listener", &*entry.listener, MAX_NAME);
         line.name("method", entry.method.as_deref(), MAX_NAME);

@@ -6,19 +6,22 @@ use std::{
 };
 
 use super::{
-    cell::{Cell, Lack, Laws},
+    cell::{Lack, Laws, Shared, Took},
     key::Key,
     lease::Outcome,
     limited::{Exceeded, Kind, Level},
     meter::{Empty, nanos},
-    settings::{Count, Dimension, Quota},
+    settings::{Count, Dimension, OnStoreFailure, Quota},
     subject::{Subject, When},
     table::{Place, Table},
 };
 
-/// Most tokens that are leased at once, as a part of all that there can be: one that is small enough for the
-/// other replicas to get theirs.
-const BLOCK: u32 = 10;
+/// The blocks that all replicas have, as a part of all tokens that there can be: what one of them doesn't use, the
+/// others don't get.
+const BLOCKS: u32 = 20;
+
+/// Longest time for which a block is good.
+const SPAN: Duration = Duration::from_secs(10);
 
 /// A limit that counts.
 #[derive(Debug)]
@@ -40,22 +43,46 @@ pub(super) type Costs = Vec<(Key, u32)>;
 pub(super) enum Unmet {
     /// There are too few tokens.
     Exceeded(Exceeded),
-    /// So many are needed from the store for these keys.
-    Short(Costs),
+    /// The store has to be asked for tokens of these keys.
+    Short(Vec<Short>),
+}
+
+/// A key that needs tokens from the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Short {
+    pub(super) key: Key,
+    /// So many serve the call.
+    pub(super) need: u32,
+    /// So many serve the next ones, too.
+    pub(super) want: u32,
+}
+
+/// What there is to know of tokens that were taken.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// Keys that will need tokens soon.
+    pub(super) low: Vec<Short>,
+    /// What stood in for a store that doesn't answer.
+    pub(super) instead: Option<OnStoreFailure>,
 }
 
 /// A counter that has tokens for a call, held until they are taken or given up.
 #[must_use]
 pub(super) struct Checked<'a> {
     table: MutexGuard<'a, Table>,
-    cells: Vec<(Place, Cell)>,
+    cells: Vec<(Place, Took)>,
 }
 
 impl Counter {
     pub(super) fn new(name: Arc<str>, when: When, count: Count, began: Instant) -> Self {
-        let whole = (&count.quota).into();
-        let shared = count.sharing.map(|it| (it, (&count.quota.share(it.replicas)).into()));
-        let laws = Laws { whole, shared };
+        let quota = &count.quota;
+        let shared = count.sharing.map(|sharing| Shared {
+            sharing,
+            part: (&quota.share(sharing.replicas)).into(),
+            block: quota.capacity() / BLOCKS.saturating_mul(sharing.replicas.get()),
+            span: nanos(span(quota)),
+        });
+        let laws = Laws { whole: quota.into(), shared };
         Self { name, count, when, laws, began, table: Mutex::default() }
     }
 
@@ -85,27 +112,36 @@ impl Counter {
     pub(super) fn check(&self, costs: &[(Key, u32)], now: Instant) -> Result<Checked<'_>, Unmet> {
         let mut table = self.lock();
         let now = self.time(now);
-        let mut cells: Vec<(Place, Cell)> = Vec::with_capacity(costs.len());
+        let mut cells: Vec<(Place, Took)> = Vec::with_capacity(costs.len());
         let mut worst: Option<Empty> = None;
+        let mut unknown: Option<u64> = None;
         let mut short = Vec::new();
         for &(key, cost) in costs {
             let place = table.place(key, now);
             // Several keys may have the spare cell.
             let known = cells.iter().position(|(taken, _)| *taken == place);
-            let known = known.map(|at| cells.swap_remove(at).1);
+            let known = known.map(|at| cells.swap_remove(at).1.cell);
             let cell = known.unwrap_or_else(|| table.cell(place));
             match cell.take(&self.laws, now, cost) {
-                Ok(cell) => cells.push((place, cell)),
-                Err(Lack::Short) => short.push((key, cost)),
+                Ok(took) => cells.push((place, took)),
+                Err(Lack::Short(want)) => {
+                    short.push(Short { key, need: cost, want: want.max(cost) })
+                }
+                Err(Lack::Unknown(wait)) => unknown = unknown.max(Some(wait)),
                 Err(Lack::Empty(empty)) => {
                     worst = Some(worst.map_or(empty, |worst| worst.or_worse(empty)));
                 }
             }
         }
-        match worst {
-            Some(empty) => Err(Unmet::Exceeded(self.exceeded(empty))),
-            None if short.is_empty() => Ok(Checked { table, cells }),
-            None => Err(Unmet::Short(short)),
+        match (worst, unknown) {
+            (Some(empty), _) => Err(Unmet::Exceeded(self.exceeded(empty))),
+            (None, Some(wait)) => Err(Unmet::Exceeded(Exceeded {
+                limit: Arc::clone(&self.name),
+                kind: Kind::Unknown,
+                retry_after: Some(Duration::from_nanos(wait)),
+            })),
+            (None, None) if short.is_empty() => Ok(Checked { table, cells }),
+            (None, None) => Err(Unmet::Short(short)),
         }
     }
 
@@ -119,11 +155,9 @@ impl Counter {
         table.set(place, cell);
     }
 
-    /// How many tokens to lease where so many are needed.
-    pub(super) fn block(&self, need: u32) -> u32 {
-        let replicas = self.count.sharing.map_or(1, |sharing| sharing.replicas.get());
-        let part = self.count.quota.capacity() / BLOCK.saturating_mul(replicas);
-        need.max(part)
+    /// For how long a block is good.
+    pub(super) fn span(&self) -> Duration {
+        span(&self.count.quota)
     }
 
     /// Keys that are in memory.
@@ -157,9 +191,23 @@ impl Counter {
 
 impl Checked<'_> {
     /// Takes the tokens.
-    pub(super) fn take(mut self) {
-        for (place, cell) in self.cells {
-            self.table.set(place, cell);
+    pub(super) fn take(mut self) -> Aside {
+        let mut aside = Aside::default();
+        for (place, took) in self.cells {
+            self.table.set(place, took.cell);
+            aside.instead = aside.instead.or(took.instead);
+            // The spare cell is of many keys, for which nothing is asked ahead.
+            if let (Place::Own(key), Some(want)) = (place, took.ahead) {
+                aside.low.push(Short { key, need: 1, want });
+            }
         }
+        aside
+    }
+}
+
+fn span(quota: &Quota) -> Duration {
+    match *quota {
+        Quota::Rate { period, .. } | Quota::Budget { period: Some(period), .. } => period.min(SPAN),
+        Quota::Budget { period: None, .. } => SPAN,
     }
 }

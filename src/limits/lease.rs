@@ -3,22 +3,31 @@
 //! A shared limit is counted in the store and spent here: a replica takes a block of tokens out of it
 //! ([`Lease`]) and serves calls from the block without asking again. The limiter waits for nothing, so it
 //! only says what it lacks ([`Shortage`]); whoever can wait asks the store and tells what came of it
-//! ([`Outcome`]).
+//! ([`Outcome`]). When half of a block is left it says so, too, so that the next one is there before a call
+//! has to wait.
+//!
+//! A block is a twentieth of the tokens that were used here within a span of time, the period or ten seconds. So
+//! little is lost when calls come to an end, and a block of one token, which every call asks for, is for callers
+//! that seldom come. All blocks of all replicas together are a twentieth of all tokens that there can be: by so
+//! much, at most, can replicas that have none be short, and by so much, at most, can calls within one period
+//! be more than the limit, when tokens of the period before are used in it.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{counter::Counter, key::Key, settings::Quota};
+use super::{
+    counter::{Counter, Short},
+    key::Key,
+    settings::Quota,
+};
 
 /// A shared limit that has too few tokens left here for a call.
 #[derive(Clone, Debug)]
 pub struct Shortage {
     pub(super) counter: Arc<Counter>,
-    pub(super) key: Key,
-    pub(super) need: u32,
-    pub(super) want: u32,
+    pub(super) short: Short,
 }
 
 impl Shortage {
@@ -29,7 +38,7 @@ impl Shortage {
 
     /// Whose share of the limit it is; the same on every replica.
     pub fn key(&self) -> Key {
-        self.key
+        self.short.key
     }
 
     /// What the store has to enforce for each key, over all replicas.
@@ -39,18 +48,23 @@ impl Shortage {
 
     /// The fewest tokens that serve the call; a smaller block serves nobody.
     pub fn need(&self) -> u32 {
-        self.need
+        self.short.need
     }
 
     /// How many tokens to ask for, at least [`Self::need`]: enough for a while, and few enough for the other
     /// replicas to get theirs.
     pub fn want(&self) -> u32 {
-        self.want
+        self.short.want
     }
 
-    /// Tells the limit what the store said. Then the call is to be tried again.
+    /// For how long a block is good, at most.
+    pub fn span(&self) -> Duration {
+        self.counter.span()
+    }
+
+    /// Tells the limit what the store said. Then the call, if there is one that waits, is to be tried again.
     pub fn feed(&self, outcome: Outcome, now: Instant) {
-        self.counter.feed(self.key, outcome, now);
+        self.counter.feed(self.short.key, outcome, now);
     }
 }
 

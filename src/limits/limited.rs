@@ -33,6 +33,8 @@ pub enum Kind {
     Budget(Level),
     /// It isn't counted; there are hours.
     Hours,
+    /// The store that counts it can't be asked.
+    Unknown,
 }
 
 /// Where a count stands.
@@ -82,6 +84,7 @@ impl fmt::Display for Limited {
             Kind::Rate(_) => write!(f, "too many calls for the limit `{limit}`")?,
             Kind::Budget(_) => write!(f, "the budget `{limit}` is used up")?,
             Kind::Hours => write!(f, "outside the hours of `{limit}`")?,
+            Kind::Unknown => write!(f, "the limit `{limit}` can't be looked up")?,
         }
         for (at, other) in self.others.iter().enumerate() {
             let before = if at == 0 { " and over " } else { ", " };

@@ -6,11 +6,11 @@ use std::{
 };
 
 use super::{
-    counter::{Checked, Costs, Counter, Unmet},
+    counter::{Aside, Costs, Counter, Short, Unmet},
     hours::Hours,
     lease::Shortage,
     limited::{Exceeded, Kind, Limited},
-    settings::{Limit, Measure},
+    settings::{Limit, Measure, OnStoreFailure},
     subject::{Subject, When},
 };
 
@@ -50,9 +50,12 @@ pub struct Now {
 }
 
 /// The proof that a call was counted. Only [`Counted::take`] makes one, or a refusal that isn't enforced.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "it is asked for where the call goes on"]
-pub struct Taken(());
+pub struct Taken {
+    low: Vec<Shortage>,
+    instead: Vec<(Arc<str>, OnStoreFailure)>,
+}
 
 /// Why a call wasn't counted.
 #[derive(Clone, Debug)]
@@ -134,19 +137,21 @@ impl Counted {
         let mut checked = Vec::with_capacity(self.charges.len());
         for (counter, costs) in &self.charges {
             match counter.check(costs, now.instant) {
-                Ok(it) => checked.push(it),
+                Ok(it) => checked.push((counter, it)),
                 Err(Unmet::Exceeded(it)) => exceeded.push(it),
-                Err(Unmet::Short(keys)) => shortages.extend(keys.into_iter().map(|(key, need)| {
-                    let want = counter.block(need);
-                    Shortage { counter: Arc::clone(counter), key, need, want }
-                })),
+                Err(Unmet::Short(keys)) => shortages.extend(short(counter, keys)),
             }
         }
         match Limited::of(exceeded) {
             Some(limited) => Err(Untaken::Limited(limited)),
             None if shortages.is_empty() => {
-                checked.into_iter().for_each(Checked::take);
-                Ok(Taken(()))
+                let mut taken = Taken::default();
+                for (counter, checked) in checked {
+                    let Aside { low, instead } = checked.take();
+                    taken.low.extend(short(counter, low));
+                    taken.instead.extend(instead.map(|it| (Arc::clone(&counter.name), it)));
+                }
+                Ok(taken)
             }
             None => Err(Untaken::Short(shortages)),
         }
@@ -156,6 +161,20 @@ impl Counted {
 impl Taken {
     /// Goes on although the call is over limits, where refusals are only recorded.
     pub fn unenforced(_over: &Limited) -> Self {
-        Self(())
+        Self::default()
     }
+
+    /// Limits whose block is used up soon; the store is to be asked for the next one while the call goes on.
+    pub fn take_low(&mut self) -> Vec<Shortage> {
+        std::mem::take(&mut self.low)
+    }
+
+    /// Limits that were held without the store that counts them, and what stood in for it.
+    pub fn instead(&self) -> &[(Arc<str>, OnStoreFailure)] {
+        &self.instead
+    }
+}
+
+fn short(counter: &Arc<Counter>, keys: Vec<Short>) -> impl Iterator<Item = Shortage> {
+    keys.into_iter().map(|short| Shortage { counter: Arc::clone(counter), short })
 }

@@ -13,7 +13,7 @@
 //! | `subject` | what a call is counted by; which calls a limit is about |
 //! | `limiter`, `counter` | all limits; one |
 //! | `table`, `cell`, `meter`, `gcra` | the keys of a limit; one key; its count; the law of rates |
-//! | `lease` | what goes between a shared limit and the store |
+//! | `lease`, `demand` | what goes between a shared limit and the store; how much of it |
 //! | `hours` | hours of a week |
 //!
 //! INVARIANT: what a call is counted by was verified, judged or configured; no header, and nothing that a caller
@@ -21,6 +21,7 @@
 
 mod cell;
 mod counter;
+mod demand;
 mod gcra;
 pub mod hours;
 mod key;

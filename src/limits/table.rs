@@ -107,8 +107,8 @@ mod tests {
     fn take(table: &mut Table, number: usize, now: u64) -> bool {
         let place = table.place(key(number), now);
         match table.cell(place).take(&laws(), now, 1) {
-            Ok(cell) => {
-                table.set(place, cell);
+            Ok(took) => {
+                table.set(place, took.cell);
                 true
             }
             Err(_) => false,

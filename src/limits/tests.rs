@@ -355,7 +355,7 @@ fn a_shared_limit_lives_on_leases() {
     };
     let shortages = short(&site);
     let [shortage] = &*shortages else { panic!("{shortages:?}") };
-    assert_eq!((&**shortage.limit(), shortage.need(), shortage.want()), ("few", 1, 2));
+    assert_eq!((&**shortage.limit(), shortage.need(), shortage.want()), ("few", 1, 1));
     assert_eq!(*shortage.quota(), rate(20, 60, 20));
     let lease = Lease { tokens: 2, valid_for: Duration::from_secs(1) };
     shortage.feed(Outcome::Granted(lease), site.instant());

@@ -8,6 +8,8 @@
 //! sessions are not, for there is no way to tell a client to send them later, and neither is what holds a
 //! connection together (`initialize`, `ping` …), without which clients give up.
 
+mod shared;
+
 use std::sync::Arc;
 
 use super::{Proxy, Read};
@@ -15,12 +17,15 @@ use crate::{
     delegation::Hop,
     denial::Denial,
     exchange::Exchange,
-    limits::{Counted, Limited, Now, Outcome, Shortage, Subject, Taken, Touched, Untaken},
+    limits::{
+        Counted, Limited, Now, Outcome, Subject, Taken, Touched, Untaken, settings::OnStoreFailure,
+    },
     protocol::{Class, Kind, Target},
 };
 
-/// How often the store is asked for one call: others may take what came of it.
-const ROUNDS: usize = 3;
+/// How often the store is asked for one call: others may take what came of it. Each brings as many tokens as it
+/// needs, so that many rounds are rare even among many callers.
+const ROUNDS: usize = 8;
 
 impl Proxy {
     /// Takes from all limits that the call meets, or from none.
@@ -32,8 +37,13 @@ impl Proxy {
         let counted = self.counted(exchange, read)?;
         let metrics = &self.shared.record.metrics;
         let limited = match self.take(&counted).await {
-            Ok(taken) => {
-                counted.names().for_each(|limit| metrics.limit(limit, "taken"));
+            Ok(mut taken) => {
+                shared::lease_ahead(&self.shared, taken.take_low());
+                for limit in counted.names() {
+                    let instead = taken.instead().iter().find(|(name, _)| **name == *limit);
+                    metrics.limit(limit, instead.map_or("taken", |(_, it)| mode(*it)));
+                }
+                exchange.limits_mode = taken.instead().iter().map(|(_, it)| mode(*it)).max();
                 return Ok(taken);
             }
             Err(limited) => Arc::new(limited),
@@ -60,17 +70,12 @@ impl Proxy {
                 Err(Untaken::Short(shortages)) => shortages,
             };
             round += 1;
-            for shortage in &shortages {
-                let outcome =
-                    if round > ROUNDS { Outcome::Unavailable } else { self.lease(shortage).await };
-                shortage.feed(outcome, clock.instant());
+            if round <= ROUNDS {
+                shared::lease_all(&self.shared, &shortages).await;
+            } else {
+                shortages.iter().for_each(|it| it.feed(Outcome::Unavailable, clock.instant()));
             }
         }
-    }
-
-    /// Asks the store that replicas share.
-    async fn lease(&self, _shortage: &Shortage) -> Outcome {
-        Outcome::Unavailable
     }
 
     fn counted(&self, exchange: &Exchange, read: &Read) -> Result<Counted, Denial> {
@@ -102,6 +107,15 @@ impl Proxy {
             listener: &self.name,
             targets: &targets,
         }))
+    }
+}
+
+/// How a limit was held without its store. The weakest has the last name, by which a call is known that met several.
+fn mode(instead: OnStoreFailure) -> &'static str {
+    match instead {
+        OnStoreFailure::Deny => "denied",
+        OnStoreFailure::Local => "local",
+        OnStoreFailure::UnsafeAllow => "unlimited",
     }
 }
 

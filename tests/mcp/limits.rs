@@ -1,5 +1,7 @@
 //! Rate limits, budgets and hours: what they refuse, what the caller is told, and what goes on all the same.
 
+mod shared;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};

@@ -26,7 +26,6 @@ mod ownership;
 mod policies;
 mod process;
 #[path = "../support/redis.rs"]
-#[expect(dead_code, reason = "parts of it are for the tests of stores")]
 mod redis;
 mod reload;
 mod resilience;

@@ -48,6 +48,7 @@ fn entries() -> impl Strategy<Value = Entry> {
             (entry.era, entry.class, entry.stage) = (Some("modern"), Some("write"), Some("policy"));
             (entry.status, entry.would_deny) = (Some("ok"), Some("policy_denied"));
             entry.limits = vec![Arc::clone(&entry.peer)];
+            entry.limits_mode = Some("local");
             entry.peer_denied = Some("delegation_denied".into());
             entry.revocation = Some(Uuid::from_u128(who.0));
             entry.behalf = Some(Box::new(Behalf {

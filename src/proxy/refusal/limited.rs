@@ -16,7 +16,7 @@ pub(super) fn add_headers(limited: &Limited, headers: &mut HeaderMap) {
     for Exceeded { limit, kind, retry_after } in limited.exceeded() {
         let level = match kind {
             Kind::Rate(level) | Kind::Budget(level) => level,
-            Kind::Hours => continue,
+            Kind::Hours | Kind::Unknown => continue,
         };
         // Names are letters, digits and dashes, so nothing is to be escaped.
         let window = level.period.map(|period| format!(";w={}", period.as_secs().max(1)));
