@@ -152,8 +152,8 @@ class Lictor(Proxy):
     governed = True
     binary = ROOT / "target/release/lictor"
 
-    def __init__(self, count: int, run: pathlib.Path, upstream: tuple):
-        super().__init__(f"lictor-{count}", run, upstream, mtls=False)
+    def __init__(self, count: int, run: pathlib.Path, upstream: tuple, suffix: str = ""):
+        super().__init__(f"lictor-{count}{suffix}", run, upstream, mtls=False)
         self.mtls = free_port()
         self.ledger = run / "ledger" / self.name
         groups = policies.write(run / self.name, count)
@@ -203,3 +203,39 @@ class Lictor(Proxy):
 
     def command(self) -> list:
         return [self.binary, "run", "-f", self.file]
+
+
+class LimitedLictor(Lictor):
+    """The same with limits that it would share with another replica, in a Redis of its own, and the shield for
+    loopback too. No call is over any of them.
+    """
+
+    def __init__(self, count: int, run: pathlib.Path, upstream: tuple):
+        self.redis_port, self.redis = free_port(), None
+        super().__init__(count, run, upstream, "-limits")
+
+    def configuration(self, groups: dict) -> dict:
+        whole = super().configuration(groups)
+        for listener in whole["listeners"]:
+            listener["shield"] = {"newPerSecond": 100_000, "loopback": True}
+        shared = {"shared": True, "replicas": 2}
+        return whole | {
+            "state": {"redis": {"url": f"redis://127.0.0.1:{self.redis_port}/0"}},
+            "rateLimits": [
+                {"name": "agent", "rate": "1000000/1s", **shared},
+                {"name": "tenant", "budget": "4000000000/1d", "per": ["tenant"], **shared},
+                {"name": "tool", "rate": "1000000/1s", "per": ["principal", "tool"]},
+            ],
+        }
+
+    def start(self) -> None:
+        words = ["redis-server", "--port", self.redis_port, "--bind", "127.0.0.1"]
+        words += ["--save", "", "--appendonly", "no", "--dir", self.run]
+        # Redis is another machine's in earnest: what it uses is not the proxy's.
+        self.redis = Process(LOAD_CORE, words, self.run / "redis.log")
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        if self.redis:
+            self.redis.stop()

@@ -20,6 +20,8 @@ BARS = {
     "sse_event_p50_ms": 5,
     "delegation_cached_us": 90,
     "delegation_uncached_us": 550,
+    "limits_us": 15,
+    "limits_redis_p99_ms": 0.5,
 }
 
 # Name → case of `benches/delegation.rs`.
@@ -29,6 +31,7 @@ CHAINS = {
 }
 
 LICTOR = "lictor-1000"
+LIMITED = "lictor-1000-limits"
 
 # Name → group, cell that is measured, cell that it is compared with; cells by label.
 RATIOS = {
@@ -97,6 +100,11 @@ class Results:
             wait = median(paced["lictor-1000 · execute"], "p50_us")
             wait -= median(paced["lictor-1000"], "p50_us")
             numbers["intent_wait_p50_ms"] = round(wait / 1000, 3)
+        if LIMITED in self.samples("limits"):
+            numbers["limits_us"] = round(self.added("limits", "cpu_us"), 1)
+        if LIMITED in self.samples("limits-paced"):
+            wait = self.added("limits-paced", "p99_us")
+            numbers["limits_redis_p99_ms"] = round(wait / 1000, 3)
         streams = self.samples("streams")
         if LICTOR in streams:
             numbers["sse_stream_kib"] = round(median(streams[LICTOR], "kib"), 1)
@@ -105,6 +113,13 @@ class Results:
             numbers["sse_stream_mtls_kib"] = round(median(streams[f"{LICTOR} · mtls"], "kib"), 1)
         numbers |= {name: round(value, 1) for name, value in self.delegation.items()}
         return numbers
+
+
+    def added(self, group: str, field: str) -> float:
+        """What limits add, taken round by round as ratios are."""
+        samples = self.samples(group)
+        pairs = zip(samples[LIMITED], samples[LICTOR], strict=True)
+        return statistics.median(getattr(one, field) - getattr(other, field) for one, other in pairs)
 
 
 def ratios(ours: list, theirs: list) -> list:

@@ -18,7 +18,7 @@ import time
 import inputs
 import report
 from calls import Cell, Field, Invalid
-from proxies import LOAD_CORE, ROOT, Envoy, Lictor, Nginx, Pingora, free_port
+from proxies import LOAD_CORE, ROOT, Envoy, LimitedLictor, Lictor, Nginx, Pingora, free_port
 
 RUN = ROOT / "target/bench"
 NGINX, PINGORA, ENVOY, LICTOR = "nginx", "pingora", "envoy-10", "lictor-1000"
@@ -79,6 +79,13 @@ def plan(lictor: bool) -> list:
             "mtls-1k-paced",
             "Mutual TLS, 1 KiB, 1,000 calls/s",
             cells([*peers, LICTOR], mtls=True),
+            rate=1000,
+        ),
+        Group("limits", "Limits shared through Redis, 1 KiB", cells([LICTOR, report.LIMITED])),
+        Group(
+            "limits-paced",
+            "Limits shared through Redis, 1 KiB, 1,000 calls/s",
+            cells([LICTOR, report.LIMITED]),
             rate=1000,
         ),
         Group(
@@ -185,7 +192,8 @@ def all_proxies(field: Field) -> list:
             Envoy(10, mtls, RUN, field.upstream),
             Envoy(1000, mtls, RUN, field.upstream),
         ]
-    return proxies + [Lictor(count, RUN, field.upstream) for count in (10, 1000, 10000)]
+    proxies += [Lictor(count, RUN, field.upstream) for count in (10, 1000, 10000)]
+    return [*proxies, LimitedLictor(1000, RUN, field.upstream)]
 
 
 def start_proxies(field: Field, groups: list, results, starts: int) -> None:

