@@ -67,6 +67,7 @@ fn settings(directory: &Path, count: usize) -> Settings {
             .map(|agent| (format!("group-{agent}"), vec![format!("spiffe://td/tenant/t{agent}/*")]))
             .collect(),
         path_template: Some("/tenant/{tenant}/agent/{agent}".to_owned()),
+        runs: false,
         servers: BTreeMap::new(),
     }
 }

@@ -97,8 +97,10 @@ pub struct Shared {
     pub record: Arc<Record>,
     /// The policies in force.
     pub policies: ArcSwap<Policies>,
-    /// Rate limits, budgets and hours.
+    /// Rate limits, budgets and hours of the configuration.
     pub limiter: ArcSwap<Limiter>,
+    /// Those of grants. Their names are never those of the configuration's.
+    pub granted: ArcSwap<Limiter>,
     /// What was revoked.
     pub revocations: Arc<Register>,
     /// Whose sessions, tasks and continuations are whose.

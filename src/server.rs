@@ -272,6 +272,7 @@ async fn serve(
             unrouted: metrics.unrouted(),
             clock: Clock,
         }),
+        granted: ArcSwap::from_pointee(Limiter::new(policies.limits().to_vec(), Clock.instant())),
         policies: ArcSwap::from_pointee(policies),
         delegation: Delegation::default(),
         limiter: ArcSwap::from_pointee(Limiter::new(config.rate_limits.clone(), Clock.instant())),

@@ -55,7 +55,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("ledger", &[]),
     ("limits", &["identity", "protocol"]),
     ("listener", &["identity"]),
-    ("policy", &["protocol", "identity"]),
+    ("policy", &["protocol", "identity", "limits"]),
     ("protocol", &[]),
     (
         "proxy",

@@ -77,6 +77,11 @@ impl Faults {
         self.0.is_empty()
     }
 
+    /// Whether something at this place or within it is wrong.
+    pub(super) fn any_within(&self, place: &Place) -> bool {
+        self.0.iter().any(|fault| place.holds(&fault.place))
+    }
+
     pub(super) fn push(&mut self, place: &Place, problem: impl Into<String>) {
         self.0.push(Fault { place: place.clone(), problem: problem.into(), hint: None });
     }

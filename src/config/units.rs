@@ -107,15 +107,7 @@ impl JsonSchema for Amount {
 
 /// What a clock shows, such as `08:00`.
 #[derive(Debug, Deserialize)]
-pub(super) struct TimeOfDay(String);
-
-impl TimeOfDay {
-    /// Minutes since midnight, up to 1,440; `None` if no clock shows it, which the schema refuses.
-    pub(super) fn minutes(&self) -> Option<u16> {
-        let (hour, minute) = self.0.split_once(':')?;
-        Some(hour.parse::<u16>().ok()? * 60 + minute.parse::<u16>().ok()?)
-    }
-}
+pub(super) struct TimeOfDay(pub(super) String);
 
 impl JsonSchema for TimeOfDay {
     fn schema_name() -> Cow<'static, str> {

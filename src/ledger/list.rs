@@ -63,6 +63,8 @@ pub struct Row {
     pub status: Option<String>,
     #[serde(default)]
     pub policies: Vec<String>,
+    #[serde(default)]
+    pub limits: Vec<String>,
     pub policy_version: Option<String>,
     pub would_deny: Option<String>,
     pub http_status: Option<u16>,

@@ -86,6 +86,11 @@ impl Counter {
         Self { name, count, when, laws, began, table: Mutex::default() }
     }
 
+    /// Whether it is the same limit.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (&self.name, &self.when, &self.count) == (&other.name, &other.when, &other.count)
+    }
+
     /// What a call takes of it, each key once; nothing where it isn't about such calls.
     pub(super) fn costs(&self, subject: &Subject<'_>) -> Costs {
         // Without a run the call begins one, of which nothing is taken yet.

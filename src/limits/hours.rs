@@ -28,8 +28,14 @@ pub struct Hours {
 }
 
 /// Why there can't be such hours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HoursError {
+    /// Not hours and minutes with two digits each.
+    #[error("`{0}` is no time from `00:00` to `24:00`")]
+    Time(String),
+    /// The IANA time zone database has no such name.
+    #[error("`{0}` is no time zone")]
+    Zone(String),
     /// There has to be a day.
     #[error("names no day")]
     Days,
@@ -39,12 +45,20 @@ pub enum HoursError {
 }
 
 impl Hours {
-    /// From the minute `from` of each of the days to, but without, the minute `to` of the same day, or of the next
-    /// if that isn't later. Minutes are counted from midnight; `to` may be 1,440.
+    /// From the time `from` of each of the days, such as `08:00`, to, but without, the time `to` of the same day, or
+    /// of the next if that isn't later. `to` may be `24:00`, and `zone` is a name of the IANA time zone database.
     ///
     /// # Errors
     /// If these are no hours.
-    pub fn new(days: Vec<Weekday>, from: u16, to: u16, zone: TimeZone) -> Result<Self, HoursError> {
+    pub fn read(days: Vec<Weekday>, from: &str, to: &str, zone: &str) -> Result<Self, HoursError> {
+        let minute = |text: &str| minute(text).ok_or_else(|| HoursError::Time(text.to_owned()));
+        let (from, to) = (minute(from)?, minute(to)?);
+        let zone = TimeZone::get(zone).map_err(|_| HoursError::Zone(zone.to_owned()))?;
+        Self::new(days, from, to, zone)
+    }
+
+    /// Minutes are counted from midnight.
+    fn new(days: Vec<Weekday>, from: u16, to: u16, zone: TimeZone) -> Result<Self, HoursError> {
         if days.is_empty() {
             return Err(HoursError::Days);
         }
@@ -93,6 +107,15 @@ impl Hours {
             begun_on(today) && minute >= self.from || begun_on(yesterday) && minute < self.to
         }
     }
+}
+
+/// What a clock shows, in minutes since midnight.
+fn minute(text: &str) -> Option<u16> {
+    let two = |part: &&str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (hour, minute) = text.split_once(':').filter(|(hour, minute)| two(hour) && two(minute))?;
+    let (hour, minute) = (hour.parse::<u16>().ok()?, minute.parse::<u16>().ok()?);
+    let time = hour * 60 + minute;
+    (minute < 60 && time <= DAY).then_some(time)
 }
 
 fn time(minute: u16) -> Time {
@@ -177,6 +200,30 @@ mod tests {
         let now = unix("2026-03-27T06:59:59Z") + Duration::from_millis(250);
         assert_eq!(office.opens_in(now), Some(Duration::from_millis(750)));
         assert_eq!(office.opens_in(Duration::MAX), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn times_are_what_a_clock_shows() {
+        for (text, minutes) in [
+            ("00:00", Some(0)),
+            ("08:05", Some(485)),
+            ("23:59", Some(1_439)),
+            ("24:00", Some(DAY)),
+            ("24:01", None),
+            ("8:00", None),
+            ("08:60", None),
+            ("+8:00", None),
+            ("08:00:00", None),
+            ("0800", None),
+            ("", None),
+        ] {
+            assert_eq!(minute(text), minutes, "{text}");
+        }
+        let read = |from, to, zone| Hours::read(every_day(), from, to, zone);
+        assert!(read("08:00", "18:00", "Europe/Berlin").is_ok());
+        assert_eq!(read("8", "9", "UTC"), Err(HoursError::Time("8".to_owned())));
+        assert_eq!(read("08:00", "9", "UTC"), Err(HoursError::Time("9".to_owned())));
+        assert_eq!(read("08:00", "09:00", "Berlin"), Err(HoursError::Zone("Berlin".to_owned())));
     }
 
     #[test]

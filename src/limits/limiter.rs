@@ -36,7 +36,7 @@ struct Opening {
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     hours: Vec<Arc<Opening>>,
-    /// In the order of [`Limiter::counters`], each with what it takes.
+    /// Sorted by name, each with what it takes.
     charges: Vec<(Arc<Counter>, Costs)>,
 }
 
@@ -80,19 +80,16 @@ impl Limiter {
         Self { hours, counters }
     }
 
-    /// The limiter of other limits that goes on where this one is. `before` are its own. A limit that is the same
-    /// among `limits` keeps what was taken of it, any other begins anew.
-    pub fn goes_on(&self, before: &[Limit], limits: &[Limit], now: Instant) -> Self {
-        let mut next = Self::new(limits.to_vec(), now);
-        for counter in &mut next.counters {
-            let named = |limit: &&Limit| limit.name == counter.name;
-            let same = before.iter().find(named) == limits.iter().find(named);
-            let taken = self.counters.iter().find(|taken| taken.name == counter.name);
-            if let (Some(taken), true) = (taken, same) {
-                *counter = Arc::clone(taken);
+    /// With other limits. Those that are the same keep what was taken of them; one that is changed begins anew.
+    #[must_use]
+    pub fn renewed(&self, limits: Vec<Limit>, now: Instant) -> Self {
+        let mut renewed = Self::new(limits, now);
+        for counter in &mut renewed.counters {
+            if let Some(known) = self.counters.iter().find(|known| known.is_same(counter)) {
+                *counter = Arc::clone(known);
             }
         }
-        next
+        renewed
     }
 
     /// Finds the limits that a call meets, and what it takes of each.
@@ -115,6 +112,15 @@ impl Limiter {
 }
 
 impl Counted {
+    /// What it takes of the limits of two limiters, whose names are different ones.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.hours.extend(other.hours);
+        self.charges.extend(other.charges);
+        self.charges.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        self
+    }
+
     /// Names of the limits that it meets.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let hours = self.hours.iter().map(|opening| &*opening.name);

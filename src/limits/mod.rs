@@ -39,7 +39,7 @@ pub use lease::{Lease, Outcome, Shortage};
 pub use limited::{Exceeded, Limited};
 pub use limiter::{Counted, Limiter, Now, Taken, Untaken};
 pub use settings::Limit;
-pub use subject::{Callers, Subject, Touched, When};
+pub use subject::{Callers, Subject, ToolName, Touched, When};
 
 #[cfg(test)]
 mod tests;

@@ -46,8 +46,8 @@ pub struct Touched<'a> {
 pub struct When {
     /// Callers.
     pub principals: Vec<Callers>,
-    /// Tools, by name.
-    pub tools: BTreeSet<Box<str>>,
+    /// Tools.
+    pub tools: Vec<ToolName>,
     /// Upstreams, by name.
     pub upstreams: BTreeSet<Box<str>>,
     /// Methods, by the name that policies know them by.
@@ -62,7 +62,7 @@ impl Default for When {
     fn default() -> Self {
         Self {
             principals: Vec::new(),
-            tools: BTreeSet::new(),
+            tools: Vec::new(),
             upstreams: BTreeSet::new(),
             methods: BTreeSet::new(),
             classes: vec![Class::Read, Class::Write, Class::Execute],
@@ -77,6 +77,34 @@ pub enum Callers {
     One(SpiffeId),
     /// All whose IDs begin so; it ends in a slash.
     Below(Box<str>),
+}
+
+/// How tools are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolName {
+    /// Byte for byte.
+    Exact(Box<str>),
+    /// All that start so.
+    Starting(Box<str>),
+}
+
+impl ToolName {
+    /// A name, with `*` at its end for any rest; `None` if there is nothing or another `*`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let name = match text.strip_suffix('*') {
+            Some(start) => Self::Starting(start.into()),
+            None => Self::Exact(text.into()),
+        };
+        let (Self::Exact(written) | Self::Starting(written)) = &name;
+        (!text.is_empty() && !written.contains('*')).then_some(name)
+    }
+
+    fn fits(&self, tool: &str) -> bool {
+        match self {
+            Self::Exact(name) => **name == *tool,
+            Self::Starting(start) => tool.starts_with(&**start),
+        }
+    }
 }
 
 impl Callers {
@@ -109,7 +137,8 @@ impl When {
         let any = |names: &BTreeSet<Box<str>>, name: &str| names.is_empty() || names.contains(name);
         let caller = principals.is_empty()
             || principals.iter().any(|callers| callers.include(subject.principal));
-        let tool = tools.is_empty() || touched.tool.is_some_and(|tool| tools.contains(tool));
+        let named = |tool| tools.iter().any(|name| name.fits(tool));
+        let tool = tools.is_empty() || touched.tool.is_some_and(named);
         caller
             && tool
             && touched.class != Class::Control

@@ -152,8 +152,24 @@ fn a_limit_is_about_what_it_says() {
     let echo = Call::of("echo");
     for (what, limit, call, about) in [
         ("anything", when(|_| {}), echo.clone(), true),
-        ("another tool", when(|it| it.tools = ["look".into()].into()), echo.clone(), false),
-        ("the tool", when(|it| it.tools = ["echo".into()].into()), echo.clone(), true),
+        (
+            "another tool",
+            when(|it| it.tools = ToolName::parse("look").into_iter().collect()),
+            echo.clone(),
+            false,
+        ),
+        (
+            "the tool",
+            when(|it| it.tools = ToolName::parse("ec*").into_iter().collect()),
+            echo.clone(),
+            true,
+        ),
+        (
+            "the beginning of it",
+            when(|it| it.tools = ToolName::parse("ech").into_iter().collect()),
+            echo.clone(),
+            false,
+        ),
         ("another upstream", when(|it| it.upstreams = ["mail".into()].into()), echo.clone(), false),
         ("the upstream", when(|it| it.upstreams = ["files".into()].into()), echo.clone(), true),
         ("another class", when(|it| it.classes = vec![Class::Read]), echo.clone(), false),
@@ -341,6 +357,40 @@ fn tools_cost_what_they_cost() {
     // More than there ever is.
     let seven = Call { targets: vec![(Class::Read, None); 7], ..Call::of("echo") };
     assert_eq!(site.limited(&seven).retry_after(), None);
+}
+
+#[test]
+fn limits_that_stay_keep_their_counts() {
+    let stays = || limit("stays", rate(1, 3_600, 1), &[]);
+    let grows = |burst| limit("grows", rate(5, 3_600, burst), &[]);
+    let mut site = Site::new([stays(), grows(2)]);
+    let call = Call::of("echo");
+    assert_eq!(site.take(&call), Ok(()));
+    let in_flight = call.counted(&site.limiter);
+    site.limiter = site.limiter.renewed(vec![grows(3), stays()], site.instant());
+    assert_eq!(site.take(&call), Err(vec!["stays".to_owned()]));
+    let now = Now { instant: site.instant(), unix: site.now };
+    assert!(in_flight.take(now).is_err(), "calls of before take of the same count");
+    // One that was changed begins anew, as does one that was gone.
+    site.limiter = site.limiter.renewed(vec![grows(3)], site.instant());
+    assert_eq!(site.served(&call), 3);
+    site.limiter = site.limiter.renewed(vec![grows(3), stays()], site.instant());
+    assert_eq!(site.take(&call), Err(vec!["grows".to_owned()]));
+    site.limiter = site.limiter.renewed(vec![stays()], site.instant());
+    assert_eq!(site.served(&call), 1);
+}
+
+#[test]
+fn two_limiters_are_one_to_a_call() {
+    let site = Site::new([limit("m", rate(1, 3_600, 1), &[])]);
+    let other = Site::new([limit("a", rate(2, 3_600, 2), &[]), limit("z", rate(2, 3_600, 2), &[])]);
+    let call = Call::of("echo");
+    let take = || {
+        let both = call.counted(&site.limiter).and(call.counted(&other.limiter));
+        both.take(Now { instant: site.instant(), unix: site.now }).is_ok()
+    };
+    assert_eq!([take(), take(), take()], [true, false, false]);
+    assert_eq!(other.served(&call), 1, "what one refuses takes nothing of the other");
 }
 
 /// What a store says to a replica that asks for tokens.

@@ -20,6 +20,7 @@ use super::{
     validation::validate,
     vocabulary::{SCHEMA, Vocabulary, located, types},
 };
+use crate::limits::Limit;
 
 /// Fewer policies than this are not worth a thread.
 const SMALLEST_CHUNK: usize = 64;
@@ -65,6 +66,8 @@ pub(crate) struct Loaded {
     pub(crate) origins: Vec<Origin>,
     /// How far calls may be passed on.
     pub(crate) delegation: grants::Terms,
+    /// How often calls may be made.
+    pub(crate) limits: Vec<Limit>,
     pub(crate) version: String,
     pub(crate) warnings: Vec<Fault>,
 }
@@ -100,6 +103,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, LoadError> {
         templates: vec![],
         origins: vec![],
         delegation: compiled.terms,
+        limits: compiled.limits,
         version: version(settings, &sources),
         warnings,
     };
@@ -312,7 +316,7 @@ pub fn version_on_disk(settings: &Settings) -> Option<String> {
 
 /// Names the set by everything that it was made from: files, and the facts of the configuration.
 fn version(settings: &Settings, sources: &Sources) -> String {
-    let Settings { directory: _, groups, path_template, servers } = settings;
+    let Settings { directory: _, groups, path_template, servers, runs: _ } = settings;
     let mut hash = Sha256::new();
     let mut part = |name: &str, content: &str| {
         for text in [name, content] {

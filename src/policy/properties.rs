@@ -160,6 +160,7 @@ fn load(texts: &[String]) -> Policies {
         directory: directory.path().to_owned(),
         groups: BTreeMap::from([("g".to_owned(), vec!["spiffe://td/tenant/a/*".to_owned()])]),
         path_template: Some("/tenant/{tenant}/agent/{agent}".to_owned()),
+        runs: false,
         servers: BTreeMap::from([
             ("files".to_owned(), server(&[])),
             ("other".to_owned(), server(&["pii"])),

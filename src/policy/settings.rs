@@ -15,6 +15,8 @@ pub struct Settings {
     /// Template of the SPIFFE path that tells the tenant, such as `/tenant/{tenant}/agent/{agent}`;
     /// segments in braces match one segment each.
     pub path_template: Option<String>,
+    /// Whether calls tell the run that they belong to: chains of delegation are configured.
+    pub runs: bool,
     /// Upstream name → what is known of it.
     pub servers: BTreeMap<String, Server>,
 }

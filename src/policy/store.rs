@@ -31,6 +31,7 @@ use super::{
     vocabulary::{Action, Vocabulary},
 };
 use crate::identity::{Principal, SpiffeId};
+use crate::limits::Limit;
 use crate::protocol::{
     Class, Era, Method, Protocol, Target, json,
     method::{Governs, ListOf, METHODS, Rule},
@@ -56,6 +57,7 @@ pub struct Policies {
     version: Arc<str>,
     warnings: Vec<Fault>,
     delegation: grants::Terms,
+    limits: Vec<Limit>,
     pub(super) authorizer: Authorizer,
     prepared: Cache<Key, Arc<Prepared>>,
     listed: Cache<Key, bool>,
@@ -89,6 +91,7 @@ impl Policies {
             version: loaded.version.into(),
             warnings: loaded.warnings,
             delegation: loaded.delegation,
+            limits: loaded.limits,
             authorizer: Authorizer::new(),
             prepared: Cache::new(PREPARED_CALLS),
             listed: Cache::new(REMEMBERED_LISTS),
@@ -141,6 +144,11 @@ impl Policies {
     ) -> Option<grants::Delegation> {
         let id = &principal.id;
         self.delegation.of(id.as_str(), self.world.tenant(id), server, target)
+    }
+
+    /// The limits that documents of grants set. Names are unique, and each has a slash in it.
+    pub fn limits(&self) -> &[Limit] {
+        &self.limits
     }
 
     /// Judges one call on one target, or one request of a server to a caller.

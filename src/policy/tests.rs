@@ -47,6 +47,7 @@ fn settings(directory: &Path) -> Settings {
             ("acme".to_owned(), vec!["spiffe://td/tenant/acme/*".to_owned()]),
         ]),
         path_template: Some("/tenant/{tenant}/agent/{agent}".to_owned()),
+        runs: false,
         servers: BTreeMap::from([(
             "files".to_owned(),
             settings::Server {

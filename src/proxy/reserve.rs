@@ -98,7 +98,7 @@ impl Proxy {
         let chains = exchange.behalf.chains().iter();
         let runs: Vec<_> = chains.filter_map(|chain| chain.hops().last()).map(Hop::run).collect();
         let policies = self.shared.policies.load();
-        Ok(self.shared.limiter.load().count(&Subject {
+        let subject = Subject {
             principal: &principal.id,
             tenant: policies.tenant(&principal.id),
             runs: &runs,
@@ -106,7 +106,9 @@ impl Proxy {
             upstream: &read.served.server,
             listener: &self.name,
             targets: &targets,
-        }))
+        };
+        let granted = self.shared.granted.load().count(&subject);
+        Ok(self.shared.limiter.load().count(&subject).and(granted))
     }
 }
 

@@ -55,8 +55,10 @@ pub(super) fn look(shared: &Shared, source: Option<&Source>, readiness: &Readine
         shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
     }
     readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
-    for (limit, keys) in shared.limiter.load().keys() {
-        shared.record.metrics.set_limit_keys(limit, keys);
+    for limiter in [&shared.limiter, &shared.granted] {
+        for (limit, keys) in limiter.load().keys() {
+            shared.record.metrics.set_limit_keys(limit, keys);
+        }
     }
     shared.record.metrics.set_bodies_in_flight(shared.budget.used());
     let ledger = shared.record.ledger.status();

@@ -161,11 +161,8 @@ impl Site {
             }
         }
         super::warn_of_weakened(&weakened, metrics);
-        let limiter = self.shared.limiter.load().goes_on(
-            &before.config.rate_limits,
-            &config.rate_limits,
-            Clock.instant(),
-        );
+        let limiter = self.shared.limiter.load();
+        let limiter = limiter.renewed(config.rate_limits.clone(), Clock.instant());
         self.shared.limiter.store(Arc::new(limiter));
         self.shared.budget.resize(config.limits.bodies_in_flight);
         let upstreams = plan.upstreams;
@@ -193,6 +190,10 @@ impl Site {
             return Policing::Same;
         }
         super::reload::warn_of(&policies);
+        // Before the policies: nobody is permitted by the new set and held to limits of the old one.
+        let granted = self.shared.granted.load();
+        let granted = granted.renewed(policies.limits().to_vec(), Clock.instant());
+        self.shared.granted.store(Arc::new(granted));
         self.shared.policies.store(Arc::new(policies));
         Policing::Renewed
     }

@@ -122,3 +122,76 @@ async fn a_suspended_agent_is_out_within_seconds_and_a_faulty_document_changes_n
     asked += 1 + until(&mut b, Ok(&["echo"])).await;
     lictor.stop(asked).await;
 }
+
+/// Waits until a reload was told.
+async fn reloaded(lictor: &Lictor, times: usize) {
+    let looking = async {
+        let count = || {
+            let logs = lictor.logs();
+            logs.iter().filter(|line| line.contains("policies reloaded")).count()
+        };
+        while count() < times {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(SOON, looking).await.unwrap_or_else(|_| panic!("{times} reloads after {SOON:?}"));
+}
+
+#[tokio::test]
+async fn a_grant_holds_its_agent_to_calls_an_hour() {
+    let document = |most: u32| {
+        format!(
+            "agents:\n\
+             - {{id: 'spiffe://td-one.example.org/agent-a'}}\n\
+             grants:\n\
+             - agent: spiffe://td-one.example.org/agent-a\n\
+             \x20 server: files\n\
+             \x20 tool: e*\n\
+             \x20 permissions: [execute]\n\
+             \x20 maxCallsPerHour: {most}\n"
+        )
+    };
+    let stub = Stub::json().await;
+    let site = Site::to(&stub.url()).file("policies/team.grants.yaml", &document(2));
+    let lictor = site.start().await;
+    let mut a = agent_a(&lictor).await;
+    let mut codes = Vec::new();
+    for _ in 0..3 {
+        let answer = send(&mut a, "POST", &[], call("echo", "{}")).await.whole().await.json();
+        codes.push(answer["error"]["code"].as_i64());
+    }
+    assert_eq!(codes, [None, None, Some(4291)]);
+    // Another set with the same limit goes on counting; another limit begins anew.
+    write(&lictor, &format!("{}  reason: Echoes are enough.\n", document(2)));
+    reloaded(&lictor, 1).await;
+    let refused = send(&mut a, "POST", &[], call("echo", "{}")).await.whole().await.json();
+    let data = &refused["error"]["data"];
+    assert_eq!(data["kind"], "budget_exhausted");
+    let name = "td-one.example.org/agent-a/files/e*/hour";
+    assert_eq!(data["limits"], serde_json::json!([name]));
+    write(&lictor, &document(1));
+    reloaded(&lictor, 2).await;
+    for code in [None, Some(4291)] {
+        let answer = send(&mut a, "POST", &[], call("echo", "{}")).await.whole().await;
+        assert_eq!(answer.json()["error"]["code"].as_i64(), code);
+        if code.is_some() {
+            let policy = format!("\"{name}\";q=1;w=3600");
+            assert_eq!(answer.header("ratelimit-policy"), Some(&*policy));
+        }
+    }
+    // An operator is told of the limit, and not that policies refused it.
+    let decision = data["decisionId"].as_str().expect("an id").to_owned();
+    let explain = ["policy", "explain", "--decision", &decision, "-f", "lictor.yaml"];
+    let asking = async {
+        loop {
+            let told = stdout(&lictor_says(lictor.directory(), &explain).await);
+            if !told.contains("no decision") {
+                return told;
+            }
+        }
+    };
+    let told = timeout(SOON, asking).await.expect("it is on record");
+    assert!(told.contains(&format!("it was over the limits: {name}")), "{told}");
+    assert_eq!(stub.requests(), 3);
+    lictor.stop(6).await;
+}

@@ -38,6 +38,11 @@ pub(super) fn explain(
     writeln!(out, "call      {} {}", told(&row.method), row.target.as_deref().unwrap_or_default())?;
     writeln!(out, "server    {}", told(&row.server))?;
     writeln!(out, "ended     {} ({})", told(&row.status), told(&row.decision))?;
+    if row.stage.as_deref() == Some("limits") {
+        let limits = row.limits.join(", ");
+        writeln!(out, "\nThe policies permitted it; it was over the limits: {limits}")?;
+        return Ok(ExitCode::FAILURE);
+    }
     let Some(asked) = Asked::of(row, policies) else {
         let stage = row.stage.as_deref().unwrap_or("no stage");
         writeln!(out, "\nThe policies were not asked: it was ended by {stage}.")?;

@@ -47,6 +47,7 @@ pub(super) fn config(
         base,
         faults,
         has_identity: written.get("identity").is_some(),
+        has_delegation: written.get("delegation").is_some(),
         upstreams: names_in(written, "upstreams"),
         bound: Vec::new(),
     };
@@ -77,7 +78,6 @@ pub(super) fn config(
             .pointer("/policy/pathTemplate")
             .and_then(Value::as_str)
             .is_some_and(|template| template.split('/').any(|segment| segment == "{tenant}")),
-        runs: written.get("delegation").is_some(),
     };
     let rate_limits = reader.rate_limits(document.rate_limits, offered, &root.key("rateLimits"));
     let limits = reader.limits(&document.limits, &root.key("limits"));
@@ -135,6 +135,7 @@ struct Reader<'a> {
     base: &'a Path,
     faults: &'a mut Faults,
     has_identity: bool,
+    has_delegation: bool,
     upstreams: BTreeSet<String>,
     /// Addresses that are taken, each with the place that took it.
     bound: Vec<(SocketAddr, Place)>,
@@ -171,7 +172,8 @@ impl Reader<'_> {
             self.faults.push(&at, format!("`{}` can't be read: {error}", directory.display()));
         }
         let (groups, path_template) = (it.groups, it.path_template);
-        Some(policy::Settings { directory, groups, path_template, servers })
+        let runs = self.has_delegation;
+        Some(policy::Settings { directory, groups, path_template, runs, servers })
     }
 
     fn ledger(&mut self, it: shape::Ledger, place: &Place) -> Option<ledger::Settings> {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
-use jiff::{civil::Weekday, tz::TimeZone};
+use jiff::civil::Weekday;
 
 use super::{Reader, shape};
 use crate::{
@@ -11,7 +11,8 @@ use crate::{
         units::Amount,
     },
     limits::{
-        Callers, Hours, Limit, When,
+        Callers, Hours, Limit, ToolName, When,
+        hours::HoursError,
         settings::{Count, Dimension, Measure, OnStoreFailure, Quota, Sharing},
     },
     protocol::Class,
@@ -24,8 +25,6 @@ pub(super) struct Offered {
     pub(super) redis: bool,
     /// A template that tells tenants.
     pub(super) tenants: bool,
-    /// Chains of delegation, which tell runs.
-    pub(super) runs: bool,
 }
 
 impl Reader<'_> {
@@ -79,6 +78,8 @@ impl Reader<'_> {
                 }
                 self.hours(hours, &place.key("hours")).map(Measure::Hours)
             }
+            // One that was refused is there.
+            (None, None, None) if self.faults.any_within(place) => None,
             (None, None, None) => {
                 let hint = "such as `rate: 100/1m`";
                 self.faults.push_with(place, "needs `rate`, `budget` or `hours`", hint);
@@ -133,7 +134,7 @@ impl Reader<'_> {
             let hint = "give `policy.pathTemplate` a segment `{tenant}`";
             self.faults.push_with(&place.key("per"), "nothing tells the tenant of a caller", hint);
         }
-        if per.contains(&Dimension::Run) && !offered.runs {
+        if per.contains(&Dimension::Run) && !self.has_delegation {
             let hint = "add `delegation`, whose chains tell their run";
             self.faults.push_with(place, "nothing tells the run of a call", hint);
         }
@@ -188,6 +189,21 @@ impl Reader<'_> {
                 }
             }
         }
+        let mut tools = Vec::new();
+        let at = place.key("tools");
+        for (index, text) in it.tools.iter().flatten().enumerate() {
+            match ToolName::parse(text) {
+                Some(name) => tools.push(name),
+                None => {
+                    let hint = "a name, with `*` at most at its end";
+                    self.faults.push_with(
+                        &at.index(index),
+                        format!("`{text}` names no tool"),
+                        hint,
+                    );
+                }
+            }
+        }
         let at = place.key("upstreams");
         for (index, name) in it.upstreams.iter().flatten().enumerate() {
             if !self.upstreams.contains(name) {
@@ -205,7 +221,7 @@ impl Reader<'_> {
         let classes = it.classes.map(|classes| classes.into_iter().map(class).collect());
         whole.then(|| When {
             principals,
-            tools: set(it.tools),
+            tools,
             upstreams: set(it.upstreams),
             methods: set(it.methods),
             classes: classes.unwrap_or_else(|| When::default().classes),
@@ -216,21 +232,22 @@ impl Reader<'_> {
         let from = self.required(it.from, &place.key("from"));
         let to = self.required(it.to, &place.key("to"));
         let at = place.key("zone");
-        let zone = self.required(it.zone, &at)?;
-        let zone = match TimeZone::get(&zone) {
-            Ok(zone) => Some(zone),
-            Err(_) => {
-                let problem = format!("`{zone}` is no time zone");
-                self.faults.push_with(&at, problem, "such as `Europe/Berlin` or `UTC`");
-                None
-            }
-        };
+        let zone = self.required(it.zone, &at);
         let days = it.days.map_or_else(
             || Weekday::Monday.cycle_forward().take(7).collect(),
             |days| days.into_iter().map(weekday).collect(),
         );
-        let hours = Hours::new(days, from?.minutes()?, to?.minutes()?, zone?);
-        hours.map_err(|error| self.faults.push(place, error.to_string())).ok()
+        match Hours::read(days, &from?.0, &to?.0, &zone?) {
+            Ok(hours) => Some(hours),
+            Err(error @ HoursError::Zone(_)) => {
+                self.faults.push_with(&at, error.to_string(), "such as `Europe/Berlin` or `UTC`");
+                None
+            }
+            Err(error @ (HoursError::Time(_) | HoursError::Days | HoursError::Minutes)) => {
+                self.faults.push(place, error.to_string());
+                None
+            }
+        }
     }
 
     /// A key that does nothing here.

@@ -52,7 +52,7 @@ pub(in crate::config) struct When {
     /// Callers: SPIFFE IDs, or prefixes of IDs that end in `/*`.
     #[schemars(length(min = 1))]
     pub principals: Option<Vec<String>>,
-    /// Tools, by name.
+    /// Tools, by name; `*` at the end stands for any rest.
     #[schemars(length(min = 1))]
     pub tools: Option<Vec<String>>,
     /// Upstreams, by name.

@@ -5,6 +5,7 @@ mod commands;
 mod delegation;
 mod faults;
 mod laws;
+mod rate_limits;
 mod state;
 mod token_exchange;
 

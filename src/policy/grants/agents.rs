@@ -16,7 +16,7 @@ use super::{
 use crate::policy::vocabulary::types;
 
 /// To give an agent something to do.
-const SEND: [&str; 2] = ["SendMessage", "SendStreamingMessage"];
+pub(super) const SEND: [&str; 2] = ["SendMessage", "SendStreamingMessage"];
 /// To see to it afterwards, and what only invokers are told.
 const MANAGE: [&str; 9] = [
     "GetTask",

@@ -19,10 +19,6 @@ use super::{
 ///
 /// INVARIANT: a condition that nothing enforces is a fault, never a key without effect.
 const NOT_YET: &[(&str, &str)] = &[
-    ("timeWindow", "policies can't see the time yet"),
-    ("maxCallsPerHour", "limits don't exist yet"),
-    ("maxToolCallsPerExecution", "limits don't exist yet"),
-    ("maxDelegationsPerExecution", "limits don't exist yet"),
     ("requireApproval", "approvals don't exist yet"),
     ("requiresApproval", "approvals don't exist yet"),
     ("approvalPolicy", "approvals don't exist yet"),

@@ -11,6 +11,7 @@
 //! | `who`, `statement` | whom an entry speaks of; Cedar as text |
 //! | `agents` | who may invoke whom, and who may take part at all |
 //! | `tools` | who may call which tools |
+//! | `limits` | how often and when agents may call: data, for whoever counts calls |
 //! | `delegation` | how far calls may be passed on: data, for the stage that judges it |
 //!
 //! INVARIANT: a key either has an effect or is a fault. A permit comes only from an entry that has no
@@ -19,6 +20,7 @@
 mod agents;
 mod delegation;
 mod document;
+mod limits;
 mod shape;
 mod statement;
 mod tools;
@@ -35,6 +37,8 @@ use super::{
 use document::{Document, Place, Reader, nearest};
 use statement::Statement;
 
+use crate::limits::Limit;
+
 pub(crate) use delegation::Terms;
 pub use delegation::{Delegation, DelegationMode};
 
@@ -44,6 +48,7 @@ pub(crate) struct Compiled {
     /// One for each file, with the policies as text.
     pub(crate) sources: Vec<Source>,
     pub(crate) terms: Terms,
+    pub(crate) limits: Vec<Limit>,
     rows: Vec<Row>,
 }
 
@@ -133,6 +138,7 @@ pub(crate) fn compile(
     compiler.permit_invocations(&agents);
     compiler.close_tools(&agents, &grants);
     compiler.permit_tools(&grants);
+    let limits = compiler.limits(&agents, &grants);
     let tenants = documents.iter().flat_map(Document::delegation);
     let tenants = compiler.tenants(tenants);
     let terms = grants.iter().filter_map(|grant| {
@@ -149,7 +155,7 @@ pub(crate) fn compile(
         let statements = statements.iter().map(|at| (at.line, at.to_string()));
         Source::compiled(&source.file, statements)
     });
-    Compiled { sources: sources.collect(), terms, rows }
+    Compiled { sources: sources.collect(), terms, limits, rows }
 }
 
 /// Collects what entries become, and what is wrong with them.

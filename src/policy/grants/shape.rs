@@ -1,5 +1,7 @@
 //! A document as its author writes it; the source of the published JSON schema.
 
+use std::num::NonZeroU32;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,6 +54,14 @@ pub(super) struct Agent {
     #[serde(default)]
     #[schemars(extend("default" = false))]
     pub dynamic_discovery: bool,
+    /// Most calls of tools in a run of a chain of delegation that it takes part in.
+    #[serde(default)]
+    #[schemars(with = "u32", range(min = 1))]
+    pub max_tool_calls_per_execution: Option<NonZeroU32>,
+    /// Most invocations of other agents in such a run.
+    #[serde(default)]
+    #[schemars(with = "u32", range(min = 1))]
+    pub max_delegations_per_execution: Option<NonZeroU32>,
     /// Told to callers that are refused because of this entry.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -104,6 +114,14 @@ pub(super) struct Grant {
     #[serde(default)]
     #[schemars(with = "Delegation")]
     pub delegation: Option<Delegation>,
+    /// Most calls under this grant in an hour that begins with the first of them, for each agent.
+    #[serde(default)]
+    #[schemars(with = "u32", range(min = 1))]
+    pub max_calls_per_hour: Option<NonZeroU32>,
+    /// The only hours of a day at which calls under this grant are let through.
+    #[serde(default)]
+    #[schemars(with = "TimeWindow")]
+    pub time_window: Option<TimeWindow>,
     /// Why; for those who read explanations.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -121,6 +139,22 @@ pub(super) enum Permission {
     Write,
     /// Tools that may do anything.
     Execute,
+}
+
+/// Hours of every day, as a clock at a place shows them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TimeWindow {
+    /// The first minute.
+    #[schemars(example = &"08:00")]
+    pub start: String,
+    /// The minute that is none of them any more; on the next day, if it isn't later than `start`.
+    #[schemars(example = &"18:00")]
+    pub end: String,
+    /// The place, by its name in the IANA time zone database.
+    #[serde(default = "utc")]
+    #[schemars(extend("default" = "UTC"))]
+    pub timezone: String,
 }
 
 /// How far calls may be passed on.
@@ -166,6 +200,10 @@ pub(super) enum Mode {
     ReadWrite,
     /// Calls of the classes up to `read`.
     ReadOnly,
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
 }
 
 fn five() -> u8 {

@@ -227,7 +227,7 @@ impl<'a> Compiler<'a> {
 }
 
 impl Permission {
-    fn class(self) -> Class {
+    pub(super) fn class(self) -> Class {
         match self {
             Self::Read => Class::Read,
             Self::Write => Class::Write,

@@ -2,6 +2,7 @@
 
 mod faults;
 mod laws;
+mod limits;
 
 use super::{
     super::grants::{Delegation, DelegationMode, schema, show},

@@ -111,13 +111,6 @@ fn all_faults_are_told_at_once_with_their_lines() {
 #[test]
 fn what_nothing_keeps_yet_is_a_fault() {
     for (key, why) in [
-        (
-            "timeWindow: {start: '08:00', end: '18:00', timezone: UTC}",
-            "policies can't see the time",
-        ),
-        ("maxCallsPerHour: 10", "limits don't exist yet"),
-        ("maxToolCallsPerExecution: 20", "limits don't exist yet"),
-        ("maxDelegationsPerExecution: 2", "limits don't exist yet"),
         ("requireApproval: true", "approvals don't exist yet"),
         ("approvalPolicy: managers", "approvals don't exist yet"),
         ("trust: ask", "approvals don't exist yet"),
