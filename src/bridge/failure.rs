@@ -51,11 +51,12 @@ impl Failure {
         let (code, kind, retryable) = match self {
             Self::Upstream(upstream::Error::NoIdentity) => (5032, "not_ready", true),
             Self::Upstream(upstream::Error::Unreachable(_)) => (5020, "upstream_unreachable", true),
-            // Nothing here has the time limit of the second, and the last two are of processes, which
-            // nothing is sent to.
+            // Nothing here has the time limit of the second, and the others are of processes and of upstreams
+            // with several endpoints, which nothing is sent to.
             Self::Upstream(
                 upstream::Error::Failed(_)
                 | upstream::Error::Late
+                | upstream::Error::SessionGone
                 | upstream::Error::Full
                 | upstream::Error::Silent,
             )

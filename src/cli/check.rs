@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::Args;
+use url::Url;
 
 use super::EXIT_USAGE;
 use crate::{
@@ -93,7 +94,9 @@ fn summarise(config: &Config, out: &mut dyn Write) -> io::Result<()> {
         let name = &upstream.name;
         match &upstream.server {
             Server::Http(http) => {
-                writeln!(out, "upstream {name}: {}, {}", http.url, verified(&http.verification))?;
+                let urls: Vec<_> = http.urls().map(Url::as_str).collect();
+                let (urls, verified) = (urls.join(", "), verified(&http.verification));
+                writeln!(out, "upstream {name}: {urls}, {verified}")?;
             }
             Server::Command(command) => {
                 let words = command.arguments.len();

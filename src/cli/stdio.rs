@@ -146,6 +146,8 @@ impl Stdio {
         };
         Ok(Http {
             url: self.url.clone(),
+            others: Vec::new(),
+            health: None,
             transport: Transport::StreamableHttp,
             verification,
             host: None,

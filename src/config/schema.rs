@@ -92,6 +92,9 @@ fn report(error: &ValidationError<'_>, path: &Path, schema: Subschema<'_>, fault
         ValidationErrorKind::MinItems { .. } | ValidationErrorKind::MinProperties { .. } => {
             faults.push_with(&place, "is empty", "at least one entry is needed");
         }
+        ValidationErrorKind::MaxItems { limit } => {
+            faults.push(&place, format!("has more than {limit} entries"));
+        }
         ValidationErrorKind::Minimum { limit } => {
             faults.push(&place, format!("has to be at least {limit}"));
         }

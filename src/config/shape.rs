@@ -23,7 +23,8 @@ pub(super) use agent::{AgentCard, PushNotifications, Sign};
 pub(super) use listener::{Denials, Direction, Listener, Mode, Protocol, Route, Shield, Tls};
 pub(super) use rate_limit::{Class, Day, Dimension, Hours, OnStoreFailure, RateLimit, When};
 pub(super) use upstream::{
-    Env, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream, UpstreamTimeouts,
+    Env, HealthCheck, Processes, TokenExchange, Tool, ToolClass, Transport, Trust, Upstream,
+    UpstreamTimeouts,
 };
 
 pub(super) use delegation::{Delegation, Mode as DelegationMode, Origin, Pair};

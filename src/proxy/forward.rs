@@ -66,6 +66,7 @@ impl Proxy {
             match error {
                 upstream::Error::NoIdentity => Denial::NotReady,
                 upstream::Error::Unreachable(_) => Denial::UpstreamUnreachable,
+                upstream::Error::SessionGone => Denial::UnknownSession,
                 upstream::Error::Full => Denial::TooManySessions,
                 upstream::Error::Silent | upstream::Error::Late => Denial::UpstreamTimeout,
                 upstream::Error::Failed(_) => Denial::UpstreamFailed,

@@ -19,7 +19,8 @@ pub(super) fn publisher(
     route: &Route,
     server: &Server,
 ) -> Result<Option<Publisher>, String> {
-    let Server::Http(Http { url, agent, .. }) = server else { return Ok(None) };
+    let Server::Http(http) = server else { return Ok(None) };
+    let Http { agent, .. } = http;
     let (demands, scheme) = match &listener.door {
         Door::MutualTls => (Demands::MutualTls, "https"),
         Door::PlainLoopback(_) | Door::Workload => (Demands::Nothing, "http"),
@@ -45,8 +46,8 @@ pub(super) fn publisher(
             Some(Arc::new(signer.map_err(|error| format!("`{path}`: {error}"))?))
         }
     };
-    let json_rpc: Vec<Url> = [url].into_iter().chain(&agent.known_as).cloned().collect();
-    let rest = json_rpc.iter().chain(&agent.rest).cloned().collect();
+    let json_rpc: Vec<Url> = http.urls().chain(&agent.known_as).cloned().collect();
+    let rest = json_rpc.iter().cloned().chain(http.rests()).collect();
     let settings = Settings { public_url, json_rpc, rest, demands, keys, signer };
     Ok(Some(Publisher::new(settings)))
 }

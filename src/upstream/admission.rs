@@ -343,7 +343,7 @@ impl Ticket {
     /// Takes note of why there is no answer, or no more of it.
     pub(super) fn failed(&mut self, error: &Error) {
         match error {
-            Error::NoIdentity | Error::Full => {}
+            Error::NoIdentity | Error::Full | Error::SessionGone => {}
             Error::Unreachable(_) => self.verdict = Some(Verdict::Unreachable),
             Error::Silent | Error::Late | Error::Failed(_) => self.verdict = Some(Verdict::Failed),
         }

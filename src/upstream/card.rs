@@ -21,7 +21,10 @@ use http::{
 use tokio::{sync::Mutex, time::timeout};
 use url::Url;
 
-use super::{Endpoint, Error, Ticket, client};
+use super::{
+    Endpoint, Error, Ticket,
+    endpoints::{Answer, Endpoints},
+};
 use crate::telemetry::Clock;
 
 /// Where cards are, since A2A 0.3 and before.
@@ -108,7 +111,7 @@ struct Kept {
 
 impl Cards {
     /// `at` is where the configuration says that the card is.
-    pub(super) fn new(client: &client::Upstream, url: &Url, at: Option<&Url>) -> Self {
+    pub(super) fn new(client: &Endpoints, url: &Url, at: Option<&Url>) -> Self {
         let paths = match at {
             Some(at) => vec![at.as_str().to_owned()],
             None => well_known(url.path()),
@@ -121,7 +124,7 @@ impl Cards {
     /// `ticket` is for the messages that it takes if it can't.
     pub(super) async fn card(
         &self,
-        client: &client::Upstream,
+        client: &Endpoints,
         mut ticket: Ticket,
     ) -> Result<AgentCard, CardError> {
         let mut known = self.known.lock().await;
@@ -154,7 +157,7 @@ impl Cards {
 
     async fn fetch(
         &self,
-        client: &client::Upstream,
+        client: &Endpoints,
         old: Option<Kept>,
         ticket: &mut Ticket,
     ) -> Result<Kept, CardError> {
@@ -206,7 +209,7 @@ impl Kept {
 }
 
 /// Below an endpoint, and at the root of its origin.
-fn well_known(endpoint: &str) -> Vec<String> {
+pub(super) fn well_known(endpoint: &str) -> Vec<String> {
     let below = endpoint.trim_end_matches('/');
     let mut bases = vec![below, ""];
     bases.dedup();
@@ -214,18 +217,18 @@ fn well_known(endpoint: &str) -> Vec<String> {
 }
 
 async fn ask(
-    client: &client::Upstream,
+    client: &Endpoints,
     endpoint: &Endpoint,
     tag: Option<HeaderValue>,
     ticket: &mut Ticket,
-) -> Result<client::Answer, CardError> {
+) -> Result<Answer, CardError> {
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::GET;
     head.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(tag) = tag {
         head.headers.insert(IF_NONE_MATCH, tag);
     }
-    match client.send(Some(endpoint), head, Bytes::new()).await {
+    match client.send(Some(endpoint), head, Bytes::new(), None).await {
         Ok(answer) => {
             let (head, body) = answer.into_parts();
             ticket.answered(&head, false);
@@ -240,7 +243,7 @@ fn unreachable(error: Error, ticket: &mut Ticket) -> CardError {
     CardError::Unreachable(Arc::new(error))
 }
 
-async fn read(answer: client::Answer, ticket: &mut Ticket) -> Result<Bytes, CardError> {
+async fn read(answer: Answer, ticket: &mut Ticket) -> Result<Bytes, CardError> {
     let (head, mut body) = answer.into_parts();
     let length = head.headers.get(CONTENT_LENGTH).and_then(number);
     if length.is_some_and(|length| length > LONGEST as u64) {

@@ -158,6 +158,11 @@ impl Upstream {
         Endpoint::resolve(announced, &self.settings.url, &self.uri)
     }
 
+    /// The same place as `at`, which another server of the same upstream has, at this one.
+    pub(super) fn own(&self, at: &Endpoint) -> Result<Endpoint, Error> {
+        at.moved_to(&self.uri).map_err(|error| Error::Failed(Box::new(error)))
+    }
+
     /// A place below the base of the HTTP+JSON binding, or with nothing below, the endpoint with another query.
     pub(super) fn beneath(&self, suffix: &str, query: Option<&str>) -> Option<Endpoint> {
         let rest = self.settings.agent.rest.as_ref().filter(|_| !suffix.is_empty());

@@ -5,8 +5,8 @@
 //!
 //! The HTTP+JSON binding of A2A has places below a base instead, one for each operation.
 //!
-//! INVARIANT: an [`Endpoint`] is of the origin of the upstream that made it, so that nobody can be sent
-//! elsewhere. Refused beside other origins: user information, fragments, and anything but visible ASCII.
+//! INVARIANT: an [`Endpoint`] is of the origin of the upstream that made it, or of another of that upstream's
+//! own URLs, so that nobody can be sent elsewhere. Refused beside other origins: user information, fragments, and anything but visible ASCII.
 
 use std::fmt;
 
@@ -70,6 +70,13 @@ impl Endpoint {
         let mut parts = target.clone().into_parts();
         parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
         Uri::from_parts(parts).ok().map(Self)
+    }
+
+    /// The same place at `target`, another URL of the same upstream.
+    pub(super) fn moved_to(&self, target: &Uri) -> Result<Self, http::uri::InvalidUriParts> {
+        let mut parts = target.clone().into_parts();
+        parts.path_and_query = self.0.path_and_query().cloned();
+        Uri::from_parts(parts).map(Self)
     }
 
     pub(super) fn uri(&self) -> &Uri {

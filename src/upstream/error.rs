@@ -46,6 +46,9 @@ pub enum Error {
     /// No connection to the upstream came about, or no process. Nothing was sent.
     #[error("the upstream can't be reached")]
     Unreachable(#[source] BoxError),
+    /// The endpoint that the call's session is at isn't there any more. Nothing was sent.
+    #[error("the endpoint that the session was opened at is gone")]
+    SessionGone,
     /// As many processes run as may run, in all or for this caller. Nothing was sent.
     #[error("too many processes of this upstream run already")]
     Full,

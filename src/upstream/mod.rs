@@ -10,6 +10,7 @@ mod card;
 mod client;
 mod connector;
 mod endpoint;
+mod endpoints;
 mod error;
 mod http1;
 mod pool;
@@ -35,6 +36,7 @@ use crate::{
     telemetry::Metrics,
 };
 use admission::Gate;
+use endpoints::Endpoints;
 use settings::Processes;
 use token_exchange::TokenExchange;
 
@@ -61,7 +63,7 @@ pub struct Upstream {
 
 #[derive(Debug)]
 enum Way {
-    Http(Arc<client::Upstream>, card::Cards),
+    Http(Endpoints, card::Cards),
     Stdio(Arc<stdio::Bridge>),
 }
 
@@ -79,7 +81,7 @@ pub struct Body {
 
 #[derive(Debug)]
 enum Arriving {
-    Http(client::Body),
+    Http(endpoints::Body),
     Stdio(stdio::Body),
 }
 
@@ -93,9 +95,10 @@ impl Upstream {
     ) -> Result<Arc<Self>, SetupError> {
         let way = match &settings.server {
             settings::Server::Http(http) => {
-                let client = client::Upstream::new(http.clone(), source)?;
-                let cards = card::Cards::new(&client, &http.url, http.agent.card.as_ref());
-                Way::Http(client, cards)
+                let source = source.as_ref();
+                let endpoints = Endpoints::new(&settings.name, http, source, metrics)?;
+                let cards = card::Cards::new(&endpoints, &http.url, http.agent.card.as_ref());
+                Way::Http(endpoints, cards)
             }
             settings::Server::Command(command) => {
                 Way::Stdio(stdio::Bridge::new(&settings.name, command.clone())?)
@@ -177,17 +180,21 @@ impl Upstream {
         Head(head): Head,
         body: Bytes,
     ) -> Result<Answer, Error> {
+        let settings::Timeouts { first_byte, call: whole, .. } = self.settings.timeouts;
+        let patience = first_byte.min(whole);
         let sending = async {
             Ok(match &self.way {
-                Way::Http(http, _) => http.send(at, head, body).await?.map(Arriving::Http),
+                Way::Http(http, _) => {
+                    let patience = (!call.follows()).then_some(patience);
+                    http.send(at, head, body, patience).await?.map(Arriving::Http)
+                }
                 Way::Stdio(bridge) => {
                     let owner = principal.id.as_str();
                     bridge.send(owner, call, &head.headers, body).await?.map(Arriving::Stdio)
                 }
             })
         };
-        let settings::Timeouts { first_byte, call: whole, .. } = self.settings.timeouts;
-        let sent = timeout(first_byte.min(whole), sending).await.unwrap_or(Err(Error::Late));
+        let sent = timeout(patience, sending).await.unwrap_or(Err(Error::Late));
         match sent {
             Ok(answer) => Ok(self.answered(ticket, answer)),
             // Some servers begin a stream with its first event, however late that is.
@@ -232,7 +239,7 @@ impl Upstream {
         body: Bytes,
     ) -> Result<http::Response<Arriving>, Error> {
         Ok(match &self.way {
-            Way::Http(http, _) => http.send(at, head, body).await?.map(Arriving::Http),
+            Way::Http(http, _) => http.send(at, head, body, None).await?.map(Arriving::Http),
             Way::Stdio(bridge) => {
                 let call = mcp::decode(&head.method, &head.headers, body.clone());
                 let call = call.map_err(|error| Error::Failed(error.detail.into()))?;
@@ -262,6 +269,7 @@ impl Upstream {
             | Error::Unreachable(_)
             | Error::Full
             | Error::Silent
+            | Error::SessionGone
             | Error::Late
             | Error::Failed(_) => ticket.failed(error),
         }

@@ -211,11 +211,15 @@ pub enum Transport {
     Sse,
 }
 
-/// A server at a URL.
+/// A server at a URL, or several that serve the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
     /// Endpoint with path and query, exactly as requests go out.
     pub url: Url,
+    /// Further endpoints of the same scheme, path and query; at most 31.
+    pub others: Vec<Url>,
+    /// How it is found out whether they are there; `None` asks nobody.
+    pub health: Option<Health>,
     /// How messages and answers travel; with [`Transport::Sse`], `url` is that of the stream.
     pub transport: Transport,
     /// How it is verified.
@@ -228,6 +232,50 @@ pub struct Http {
     pub pool_idle_timeout: Duration,
     /// What is known of it if it is an A2A agent; `url` is its endpoint of JSON-RPC then.
     pub agent: Box<Agent>,
+}
+
+impl Http {
+    /// All its endpoints.
+    pub fn urls(&self) -> impl Iterator<Item = &Url> {
+        [&self.url].into_iter().chain(&self.others)
+    }
+
+    /// The bases of the HTTP+JSON binding of all its endpoints, where that isn't their URL.
+    pub fn rests(&self) -> impl Iterator<Item = Url> {
+        let at = |rest: &Url, url: &Url| {
+            let (mut url, path) = (url.clone(), rest.path());
+            url.set_path(path);
+            url.set_query(None);
+            url
+        };
+        let rest = self.agent.rest.as_ref();
+        rest.into_iter().flat_map(move |rest| self.urls().map(move |url| at(rest, url)))
+    }
+
+    /// The settings of one of its endpoints by itself.
+    pub(super) fn at(&self, url: &Url) -> Self {
+        Self { url: url.clone(), others: Vec::new(), ..self.clone() }
+    }
+}
+
+/// How endpoints are asked whether they are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Time between two probes of one endpoint, give or take a tenth.
+    pub interval: Duration,
+    /// Longest wait for an answer, connecting included.
+    pub timeout: Duration,
+    /// What they are asked.
+    pub asked: Asked,
+}
+
+/// What an endpoint is asked by a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// What it is (MCP `server/discover`).
+    Discover,
+    /// Its agent card (A2A).
+    Card,
 }
 
 /// An A2A agent. The URLs that requests go to are of the origin of the upstream's own.

@@ -25,6 +25,6 @@ impl Unjudged {
     /// are used; framing and `Host` are set here. Dropping the future drops the call.
     pub async fn send(&self, head: Parts, body: Bytes) -> Result<Answer, Error> {
         let answer = self.0.send(None, head, body).await?;
-        Ok(answer.map(|body| Body { arriving: Arriving::Http(body), ticket: None }))
+        Ok(answer.map(|body| Body { arriving: Arriving::Http(body.into()), ticket: None }))
     }
 }

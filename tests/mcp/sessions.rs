@@ -2,6 +2,7 @@
 
 mod back_channel;
 mod crowds;
+mod endpoints;
 mod replicas;
 mod restart;
 

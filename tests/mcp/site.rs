@@ -96,6 +96,11 @@ impl Site {
         Self::with_server(format!("url: '{url}'"))
     }
 
+    /// In front of several endpoints of one upstream.
+    pub(crate) fn to_several(urls: &[String]) -> Self {
+        Self::with_server(format!("urls: ['{}']", urls.join("', '")))
+    }
+
     /// In front of a command, as a list in flow style.
     pub(crate) fn running(command: &str) -> Self {
         Self::with_server(format!("command: {command}"))

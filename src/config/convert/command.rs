@@ -20,6 +20,7 @@ impl Reader<'_> {
         self.only_for(
             "a `url`",
             &[
+                (it.health_check.is_some(), place.key("healthCheck")),
                 (it.transport.is_some(), place.key("transport")),
                 (it.spiffe_id.is_some(), place.key("spiffeId")),
                 (it.roots.is_some(), place.key("roots")),

@@ -5,6 +5,7 @@ mod agent;
 mod bindings;
 mod command;
 mod delegation;
+mod endpoints;
 mod listeners;
 mod rate_limits;
 mod spiffe;
@@ -49,6 +50,7 @@ pub(super) fn config(
         has_identity: written.get("identity").is_some(),
         has_delegation: written.get("delegation").is_some(),
         upstreams: names_in(written, "upstreams"),
+        agents: agents_in(written),
         bound: Vec::new(),
     };
     let root = Place::default();
@@ -116,6 +118,15 @@ fn names_in(written: &Value, list: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+fn agents_in(written: &Value) -> BTreeSet<String> {
+    let lists = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned();
+    let listeners = lists(written, "listeners").unwrap_or_default();
+    let routes = listeners.iter().filter_map(|listener| lists(listener, "routes")).flatten();
+    let agents = routes.filter(|route| route.get("protocol").is_some_and(|name| name == "a2a"));
+    let names = agents.filter_map(|route| Some(route.get("upstream")?.as_str()?.to_owned()));
+    names.collect()
+}
+
 fn telemetry(it: shape::Telemetry) -> telemetry::Settings {
     let logs = match it.logs {
         shape::Logs::Json => telemetry::Format::Json,
@@ -137,6 +148,8 @@ struct Reader<'a> {
     has_identity: bool,
     has_delegation: bool,
     upstreams: BTreeSet<String>,
+    /// The upstreams that A2A is spoken with.
+    agents: BTreeSet<String>,
     /// Addresses that are taken, each with the place that took it.
     bound: Vec<(SocketAddr, Place)>,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use url::Url;
 
-use super::{Reader, names, shape};
+use super::{Reader, endpoints::Endpoints, names, shape};
 use crate::{
     config::fault::Place,
     policy,
@@ -49,13 +49,17 @@ impl Reader<'_> {
                 self.token_exchange(exchange, &at).map(Some)
             }
         };
-        let server = match (it.url.is_some(), it.command.take()) {
+        let has_url = it.url.is_some() || it.urls.is_some();
+        let server = match (has_url, it.command.take()) {
             (true, Some(_)) => {
                 self.faults.push(place, "has both `url` and `command`; keep one");
                 None
             }
             (false, Some(command)) => self.command(it, command, place).map(Server::Command),
-            (true, None) => self.http(it, place).map(Server::Http),
+            (true, None) => {
+                let name = name.as_ref().map(|name| name.0.as_str());
+                self.http(it, name, place).map(Server::Http)
+            }
             (false, None) => {
                 let hint = "such as `url: http://127.0.0.1:9000/mcp` or `command: [npx, -y, NAME]`";
                 self.faults.push_with(place, "has neither `url` nor `command`", hint);
@@ -72,7 +76,12 @@ impl Reader<'_> {
         })
     }
 
-    fn http(&mut self, mut it: shape::Upstream, place: &Place) -> Option<upstream::settings::Http> {
+    fn http(
+        &mut self,
+        mut it: shape::Upstream,
+        name: Option<&str>,
+        place: &Place,
+    ) -> Option<upstream::settings::Http> {
         let at = place.key("timeouts");
         self.only_for(
             "a `command`",
@@ -86,7 +95,13 @@ impl Reader<'_> {
                 (it.timeouts.unused.is_some(), at.key("unused")),
             ],
         );
-        let url = it.url.take().and_then(|text| self.url(&text, &place.key("url")));
+        let endpoints = self.endpoints(&mut it, place);
+        let several = endpoints.as_ref().is_some_and(|endpoints| !endpoints.others.is_empty());
+        let (url, others) = match endpoints {
+            Some(Endpoints { url, others }) => (Some(url), others),
+            None => (None, Vec::new()),
+        };
+        let health = self.health(it.health_check.take(), several, name, place);
         let agent = self.agent(&mut it, url.as_ref(), place);
         let transport = match it.transport {
             None | Some(shape::Transport::StreamableHttp) => upstream::Transport::StreamableHttp,
@@ -107,6 +122,8 @@ impl Reader<'_> {
         let pool_idle = self.span(it.timeouts.pool_idle.as_ref(), 4, &at.key("poolIdle"));
         Some(upstream::settings::Http {
             url: url?,
+            others,
+            health: health?,
             transport,
             verification: verification?,
             host,

@@ -21,6 +21,11 @@ pub(in crate::config) struct Upstream {
     /// Endpoint with path and query. `http` is for loopback addresses only. Either this or `command`.
     #[schemars(example = "https://files.example.org/mcp")]
     pub url: Option<String>,
+    /// Several endpoints that serve the same, in place of `url`; they differ in host and port only.
+    #[schemars(length(min = 1, max = 32), example = ["https://one.example.org/mcp", "https://two.example.org/mcp"])]
+    pub urls: Option<Vec<String>>,
+    /// How it is found out whether endpoints are there; on where there are several.
+    pub health_check: Option<HealthCheck>,
     /// The MCP transport it speaks.
     #[schemars(extend("default" = "streamableHttp"))]
     pub transport: Option<Transport>,
@@ -80,6 +85,21 @@ pub(in crate::config) struct Upstream {
     /// How many calls it has at once.
     #[serde(default)]
     pub bulkhead: Bulkhead,
+}
+
+/// How endpoints are asked whether they are there.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(in crate::config) struct HealthCheck {
+    /// Whether they are asked.
+    #[schemars(extend("default" = true))]
+    pub enabled: Option<bool>,
+    /// Time between two questions to one endpoint, give or take a tenth.
+    #[schemars(extend("default" = "10s"))]
+    pub interval: Option<Span>,
+    /// Longest wait for an answer, connecting included.
+    #[schemars(extend("default" = "2s"))]
+    pub timeout: Option<Span>,
 }
 
 /// The MCP transport that an upstream speaks.

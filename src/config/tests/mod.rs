@@ -3,6 +3,7 @@
 mod agents;
 mod commands;
 mod delegation;
+mod endpoints;
 mod faults;
 mod laws;
 mod rate_limits;
@@ -116,6 +117,8 @@ fn the_documented_page_works_as_it_stands() {
         "files",
         upstream::settings::Server::Http(upstream::settings::Http {
             url: "http://127.0.0.1:9000/mcp".parse().expect("a URL"),
+            others: Vec::new(),
+            health: None,
             transport: upstream::Transport::StreamableHttp,
             verification: upstream::Verification::Loopback,
             host: None,

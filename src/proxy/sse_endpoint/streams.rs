@@ -172,6 +172,8 @@ mod tests {
             "files",
             Server::Http(Http {
                 url: "http://127.0.0.1:1/sse".parse().unwrap(),
+                others: Vec::new(),
+                health: None,
                 transport: Transport::Sse,
                 verification: Verification::Loopback,
                 host: None,

@@ -6,6 +6,7 @@
 
 mod admissions;
 mod calls;
+mod endpoints;
 mod ledger;
 mod revocations;
 mod state;
@@ -26,6 +27,7 @@ use prometheus::{
 
 pub use admissions::Admissions;
 pub use calls::{Calls, Finished, Verdict};
+pub use endpoints::Endpoint;
 pub use ledger::LedgerReading;
 pub use revocations::RevocationReading;
 pub use state::StateReading;
@@ -43,6 +45,7 @@ pub struct Metrics {
     families: calls::Families,
     admissions: admissions::Families,
     ledger: ledger::Ledger,
+    endpoints: endpoints::Families,
     state: state::State,
     revocations: revocations::Revocations,
     open_streams: IntGauge,
@@ -88,6 +91,7 @@ impl Metrics {
             families: calls::Families::new(&registry),
             admissions: admissions::Families::new(&registry),
             ledger: ledger::Ledger::new(&registry),
+            endpoints: endpoints::Families::new(&registry),
             state: state::State::new(&registry),
             revocations: revocations::Revocations::new(&registry),
             open_streams: gauge(
@@ -214,6 +218,11 @@ impl Metrics {
     /// The places at an upstream and its breaker; `upstream` is a name from the configuration.
     pub fn admissions(&self, upstream: &str) -> Admissions {
         self.admissions.of(upstream)
+    }
+
+    /// One of several endpoints of an upstream; both names come from the configuration.
+    pub fn endpoint(&self, upstream: &str, endpoint: &str) -> Endpoint {
+        self.endpoints.endpoint(upstream, endpoint)
     }
 
     /// Counts an answer as being streamed for as long as the guard lives.

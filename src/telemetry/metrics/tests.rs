@@ -122,6 +122,7 @@ fn every_metric_is_documented() {
     let in_force = ["a", "b", "c", "d", "e", "f"].map(|kind| (kind, 1));
     metrics.set_revocations(&RevocationReading { in_force, current: true });
     metrics.set_processes("files", 1, 0);
+    metrics.endpoint("files", "127.0.0.1:9000").set_up(false);
     let admissions = metrics.admissions("files");
     admissions.set_breaker("open");
     admissions.refuse("full");

@@ -19,6 +19,7 @@ use super::{
         Settings, Ticket,
         admission::Gate,
         card::{CardError, Cards},
+        endpoints::Endpoints,
         settings::Server,
     },
     *,
@@ -91,11 +92,11 @@ impl Site {
         std::mem::take(&mut *asked).into_iter().map(|(path, _)| path).collect()
     }
 
-    fn upstream(&self, path: &str, card: Option<&str>) -> (Arc<Upstream>, Cards) {
+    fn upstream(&self, path: &str, card: Option<&str>) -> (Endpoints, Cards) {
         let url = |path: &str| format!("http://{}{path}", self.address);
         let card = card.map(|card| Url::parse(&url(card)).expect("URL"));
         let settings = settings(&url(path), Verification::Loopback);
-        let client = Upstream::new(settings.clone(), None).expect("set up");
+        let client = super::endpoints::of(&settings);
         let cards = Cards::new(&client, &settings.url, card.as_ref());
         (client, cards)
     }
@@ -121,7 +122,7 @@ fn ticket() -> Ticket {
     Gate::new(&settings, &Metrics::new()).overrule()
 }
 
-async fn card(of: &(Arc<Upstream>, Cards)) -> Result<Bytes, CardError> {
+async fn card(of: &(Endpoints, Cards)) -> Result<Bytes, CardError> {
     let card = timeout(DEADLINE, of.1.card(&of.0, ticket())).await.expect("in time")?;
     Ok(card.bytes)
 }

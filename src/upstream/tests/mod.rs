@@ -1,6 +1,7 @@
 //! Upstreams over real sockets: TLS and plain servers of both versions of HTTP.
 
 mod card;
+mod endpoints;
 mod identity;
 mod requests;
 mod retries;
@@ -26,6 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 fn settings(url: &str, verification: Verification) -> Http {
     Http {
         url: Url::parse(url).expect("URL"),
+        others: Vec::new(),
+        health: None,
         transport: Transport::default(),
         verification,
         host: None,

@@ -135,7 +135,7 @@ async fn no_answer_of_http_1_makes_a_call_go_out_again() {
                 Err(Error::Failed(_)) => "Failed",
                 Err(Error::Unreachable(_)) => "Unreachable",
                 Err(Error::NoIdentity) => "NoIdentity",
-                Err(Error::Full | Error::Silent | Error::Late) => "of an upstream",
+                Err(Error::Full | Error::Silent | Error::Late | Error::SessionGone) => "of others",
             };
             assert!(told.starts_with(outcome), "{what}, {method}: {result:?}");
             assert_eq!(server.counts().0, 1, "{what}, {method}");

@@ -160,6 +160,8 @@ impl TokenExchange {
         let service = Http {
             agent: Box::default(),
             url: settings.url.clone(),
+            others: Vec::new(),
+            health: None,
             transport: Transport::StreamableHttp,
             verification: settings.verification.clone(),
             host: None,
