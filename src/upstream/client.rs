@@ -2,7 +2,8 @@
 //!
 //! Plain connections, which are of this host and speak HTTP/1.1, have a client of their own in
 //! [`http1`]. With TLS, hyper speaks HTTP/1.1 or HTTP/2. There, one pool serves one rotation epoch: it ends when our SVID or the bundles change, and when the first SVID
-//! that an upstream connection was verified with expires. The next call makes a new pool; the old one's
+//! that an upstream connection was verified with expires, and when a connection leads to an address that isn't the
+//! host's any more. The next call makes a new pool; the old one's
 //! idle connections close, and calls in flight on it run to their end. So no call ever uses a
 //! connection that was verified under other bundles, with another SVID of ours, or with an expired one.
 //!
@@ -112,8 +113,9 @@ impl Upstream {
             }
             Some(config) => {
                 let name = ServerName::try_from(host.to_owned()).map_err(|_| fault())?;
-                let (config, valid_until) = (Arc::new(config), Arc::default());
-                let connector = Connector { dialer, config, name, valid_until };
+                let config = Arc::new(config);
+                let (valid_until, used) = (Arc::default(), Arc::default());
+                let connector = Connector { dialer, config, name, valid_until, used };
                 let spiffe = matches!(settings.verification, Verification::Spiffe(_));
                 let pool = ArcSwap::from_pointee(Pool::new(0, &connector, idle));
                 let source = source.filter(|_| spiffe);
@@ -194,16 +196,18 @@ impl Secured {
     /// pool; the connections of the one that loses serve its own call and close.
     fn place(&self) -> Result<(Client, Place), Error> {
         let pool = self.pool.load();
-        let Some(source) = &self.source else {
-            return Ok(pool.place());
+        let resolver = &self.connector.dialer.resolver;
+        resolver.refresh();
+        let (generation, expired) = match &self.source {
+            None => (pool.generation, false),
+            Some(source) => {
+                let now = Clock.unix().as_secs();
+                let snapshot = source.snapshot();
+                snapshot.usable(now).map_err(|_| Error::NoIdentity)?;
+                (snapshot.generation(), pool.expired(now))
+            }
         };
-        let now = Clock.unix().as_secs();
-        let generation = {
-            let snapshot = source.snapshot();
-            snapshot.usable(now).map_err(|_| Error::NoIdentity)?;
-            snapshot.generation()
-        };
-        if pool.generation == generation && !pool.expired(now) {
+        if pool.generation == generation && !expired && !pool.stranded(resolver) {
             return Ok(pool.place());
         }
         let next = Pool::new(generation, &self.connector, self.idle);
@@ -257,6 +261,17 @@ impl Body {
                 }
                 Err(error) => return Some(Err(Error::Failed(Box::new(error)))),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Upstream {
+    /// Who knows the addresses.
+    pub(super) fn resolver(&self) -> &Resolver {
+        match &self.way {
+            Way::Plain { .. } => panic!("an upstream with TLS"),
+            Way::Secured(secured) => &secured.connector.dialer.resolver,
         }
     }
 }

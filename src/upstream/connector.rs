@@ -3,11 +3,12 @@
 //! The address is always that of the settings; the URI that the pool asks for is only its key.
 
 use std::{
+    collections::BTreeSet,
     fmt, io,
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -63,6 +64,8 @@ pub(super) struct Connector {
     pub(super) name: ServerName<'static>,
     /// The earliest end of validity among the SVIDs that upstream connections were verified with.
     pub(super) valid_until: Arc<AtomicU64>,
+    /// The addresses that there are, or were, connections to.
+    pub(super) used: Arc<Mutex<BTreeSet<SocketAddr>>>,
 }
 
 /// A connection in the pool.
@@ -80,7 +83,7 @@ impl Dialer {
         connecting: impl Future<Output = Result<T, ConnectError>>,
     ) -> Result<T, ConnectError> {
         timeout(self.timeout, connecting).await.unwrap_or_else(|_elapsed| {
-            self.resolver.forget();
+            self.resolver.doubt();
             Err(ConnectError::Timeout(self.timeout))
         })
     }
@@ -103,7 +106,7 @@ impl Dialer {
                 Err(_elapsed) => last = ConnectError::Timeout(share),
             }
         }
-        self.resolver.forget();
+        self.resolver.doubt();
         Err(last)
     }
 }
@@ -115,6 +118,9 @@ impl Connector {
 
     async fn establish(&self) -> Result<Io, ConnectError> {
         let stream = self.dialer.dial().await?;
+        if let Ok(address) = stream.peer_addr() {
+            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(address);
+        }
         let connector = TlsConnector::from(Arc::clone(&self.config));
         let stream = connector.connect(self.name.clone(), stream).await.map_err(|error| {
             ConnectError::Tls {

@@ -5,8 +5,10 @@
 //! calls. Calls are therefore spread over several clients, each filled before the next is used.
 
 use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -19,7 +21,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
-use super::connector::Connector;
+use super::{connector::Connector, resolver::Resolver};
 
 /// Calls in flight on one client before the next is used; below the limits that servers usually have.
 const LANE: usize = 64;
@@ -39,6 +41,9 @@ pub(super) struct Pool {
     /// The generation of our identity that its connections were made with.
     pub(super) generation: u64,
     valid_until: Arc<AtomicU64>,
+    /// What its connections lead to, and how many losses of addresses that has been held against.
+    used: Arc<Mutex<BTreeSet<SocketAddr>>>,
+    losses: AtomicU64,
     lanes: [Lane; LANES],
 }
 
@@ -53,10 +58,26 @@ pub(super) struct Place(Arc<AtomicUsize>);
 
 impl Pool {
     pub(super) fn new(generation: u64, connector: &Connector, idle: Duration) -> Self {
-        let valid_until = Arc::new(AtomicU64::new(u64::MAX));
-        let connector = Connector { valid_until: Arc::clone(&valid_until), ..connector.clone() };
+        let (valid_until, used) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::default());
+        let losses = AtomicU64::new(connector.dialer.resolver.losses());
+        let connector = Connector {
+            valid_until: Arc::clone(&valid_until),
+            used: Arc::clone(&used),
+            ..connector.clone()
+        };
         let lanes = std::array::from_fn(|_| Lane::new(connector.clone(), idle));
-        Self { generation, valid_until, lanes }
+        Self { generation, valid_until, used, losses, lanes }
+    }
+
+    /// Whether one of its connections leads, or led, to an address that isn't the host's any more.
+    pub(super) fn stranded(&self, resolver: &Resolver) -> bool {
+        let losses = resolver.losses();
+        if self.losses.load(Ordering::Relaxed) == losses {
+            return false;
+        }
+        self.losses.store(losses, Ordering::Relaxed);
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.iter().any(|address| !resolver.has(*address))
     }
 
     /// Whether an SVID that one of its connections was verified with has expired at `now` (Unix seconds).

@@ -1,5 +1,6 @@
 //! Upstreams over real sockets: TLS and plain servers of both versions of HTTP.
 
+mod addresses;
 mod card;
 mod endpoints;
 mod identity;

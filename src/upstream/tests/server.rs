@@ -17,10 +17,13 @@ use hyper_util::{
     server::conn::auto,
 };
 use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::ca::{Ca, Credential};
+use super::{
+    DEADLINE,
+    ca::{Ca, Credential},
+};
 use crate::identity::{svid, tls::provider};
 
 /// One request as it arrived.
@@ -44,6 +47,8 @@ pub(super) struct Seen {
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
+    /// Connections that are open.
+    open: watch::Receiver<usize>,
     task: JoinHandle<()>,
 }
 
@@ -62,12 +67,15 @@ impl Server {
         let address = listener.local_addr().expect("address");
         let seen = Arc::new(Mutex::new(vec![]));
         let log = Arc::clone(&seen);
+        let (count_open, open) = watch::channel(0);
         let task = tokio::spawn(async move {
             let count = AtomicUsize::new(0);
             while let Ok((stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed) + 1;
-                let (log, tls) = (Arc::clone(&log), tls.clone());
+                let (log, tls, count_open) = (Arc::clone(&log), tls.clone(), count_open.clone());
+                count_open.send_modify(|open| *open += 1);
                 tokio::spawn(async move {
+                    let _closed = Closed(count_open);
                     match tls {
                         None => serve(stream, number, None, log).await,
                         Some(tls) => {
@@ -85,15 +93,31 @@ impl Server {
                 });
             }
         });
-        Self { address, seen, task }
+        Self { address, seen, open, task }
     }
 
     pub(super) fn url(&self, scheme: &str) -> String {
         format!("{scheme}://localhost:{}/mcp", self.address.port())
     }
 
+    /// Waits until so many connections are open.
+    pub(super) async fn has_open(&self, count: usize) {
+        let mut open = self.open.clone();
+        let reached = timeout(DEADLINE, open.wait_for(|open| *open == count)).await;
+        reached.expect("in time").expect("the server runs");
+    }
+
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("log").clone()
+    }
+}
+
+/// Counts a connection as closed when it is dropped.
+struct Closed(watch::Sender<usize>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
     }
 }
 
