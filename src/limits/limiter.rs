@@ -92,6 +92,11 @@ impl Limiter {
         renewed
     }
 
+    /// Whether there are no limits.
+    pub fn is_empty(&self) -> bool {
+        self.hours.is_empty() && self.counters.is_empty()
+    }
+
     /// Finds the limits that a call meets, and what it takes of each.
     pub fn count(&self, subject: &Subject<'_>) -> Counted {
         let meets = |opening: &Opening| {

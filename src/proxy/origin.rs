@@ -11,7 +11,8 @@ use crate::{denial::Denial, listener};
 const ALLOWED_HEADERS: &str = "Accept, Authorization, Content-Type, Last-Event-ID, \
     MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, traceparent, tracestate";
 const ALLOWED_METHODS: &str = "POST, GET, DELETE";
-const EXPOSED_HEADERS: &str = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate";
+const EXPOSED_HEADERS: &str = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, \
+                               RateLimit, RateLimit-Policy";
 
 /// Which names and origins a listener accepts.
 #[derive(Debug)]

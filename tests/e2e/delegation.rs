@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod forged;
+mod limits;
 mod refused;
 mod revoked;
 
@@ -94,10 +95,16 @@ impl Row {
 
     /// `policies` are those of `c`.
     async fn start_with(delegate: &str, policies: &str) -> Self {
+        Self::start_limited(delegate, policies, "").await
+    }
+
+    /// `limits` are lines of the configuration of `c`.
+    async fn start_limited(delegate: &str, policies: &str, limits: &str) -> Self {
         let server = Stub::json().await;
         let idle = Stub::json().await;
         let mcp = doors("protocol: mcp", "protocol: mcp");
-        let c = proxy_with("c", &mcp, &upstreams(&server, None), ORIGINS, policies).await;
+        let behind = format!("{}{limits}", upstreams(&server, None));
+        let c = proxy_with("c", &mcp, &behind, ORIGINS, policies).await;
         let agent = Stub::scripted().await;
         let both = doors("protocol: a2a", "protocol: mcp");
         let b = proxy("b", &both, &upstreams(&agent, Some((&c, "c"))), ORIGINS).await;
@@ -108,30 +115,38 @@ impl Row {
 
     /// `a` sends a message to `b`, whose agent calls `c` for it; the answer to that call.
     async fn relay(&mut self, call: &str, marked: bool) -> Answer {
+        self.relay_all(&[call], marked).await.remove(0)
+    }
+
+    /// The same with several calls for one message, one after the other.
+    async fn relay_all(&mut self, calls: &[&str], marked: bool) -> Vec<Answer> {
         let mut workload = Caller::plain(self.a.plain).await;
         let sent = rpc(1, "message/send", message(json!({}))).to_string();
         let request = workload.request_to("POST", "/next", whole(sent));
-        let (reply, answer) = tokio::join!(workload.send(request), async {
+        let (reply, answers) = tokio::join!(workload.send(request), async {
             let inbound = self.agent.call().await;
             let headers = &inbound.seen.head.headers;
             assert!(!headers.contains_key("agent-delegation"), "the workload sees no chain");
             let state = headers.get("tracestate").cloned().expect("a handle");
             let mut agent = Caller::plain(self.b.plain).await;
-            let mut request = agent.request_to("POST", "/next", whole(call.to_owned()));
-            if marked {
-                request.headers_mut().insert("tracestate", state);
+            let mut answers = Vec::new();
+            for call in calls {
+                let mut request = agent.request_to("POST", "/next", whole((*call).to_owned()));
+                if marked {
+                    request.headers_mut().insert("tracestate", state.clone());
+                }
+                // A copy of the workload's own making goes nowhere.
+                let forged = HeaderValue::from_static("forged");
+                request.headers_mut().insert("agent-delegation", forged);
+                answers.push(agent.send(request).await.whole().await);
             }
-            // A copy of the workload's own making goes nowhere.
-            let forged = HeaderValue::from_static("forged");
-            request.headers_mut().insert("agent-delegation", forged);
-            let answer = agent.send(request).await.whole().await;
             let message =
                 json!({ "kind": "message", "messageId": "r", "role": "agent", "parts": [] });
             inbound.answer(&message.to_string()).await;
-            answer
+            answers
         });
         assert_eq!(reply.whole().await.status, 200);
-        answer
+        answers
     }
 }
 

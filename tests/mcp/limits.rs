@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    http::{Answer, Caller},
+    http::{Answer, Caller, within},
     site::{AGENT_A, Site, agent_a, agent_b, call, metrics, request, sample, send},
     stub::Stub,
 };
@@ -144,7 +144,9 @@ async fn all_limits_are_told_and_none_is_charged() {
 #[tokio::test]
 async fn what_is_denied_takes_nothing() {
     let stub = Stub::json().await;
-    let limits = "rateLimits: [{ name: all, rate: 1/1h, per: [], when: { classes: [list, read, write, execute] } }]";
+    let limits = "rateLimits: [\
+         { name: all, rate: 1/1h, per: [], when: { classes: [list, read, write, execute] } }, \
+         { name: each, rate: 1/1h, per: [principal, tool, method] }]";
     let lictor = Site::to(&stub.url()).with(limits).start().await;
     let mut caller = agent_a(&lictor).await;
     for _ in 0..20 {
@@ -157,6 +159,17 @@ async fn what_is_denied_takes_nothing() {
         assert_eq!(post(&mut caller, note).await.status, 200);
     }
     assert_eq!(echoes(&mut caller, 2).await, [None, Some(4290)]);
+    // Of all that came, one call is remembered.
+    let each = ["limit=\"each\""];
+    let counted = async {
+        loop {
+            let keys = sample(&metrics(&lictor).await, "lictor_limit_keys", &each);
+            if keys > 0.0 {
+                return keys;
+            }
+        }
+    };
+    assert_eq!(within("a count", counted).await, 1.0);
     // A list is counted where the limit says so.
     assert_eq!(code(&mut caller, request("tools/list", "{}")).await, Some(4290));
     assert_eq!(stub.requests(), 4);
