@@ -40,6 +40,9 @@ use crate::{
 /// Most tools of a server that have a breaker of their own; failures of others count against the server.
 const MAX_TOOLS: usize = 256;
 
+/// Longest name, in bytes, that is remembered of a tool.
+const LONGEST_NAME: usize = 256;
+
 /// When to try again where there is no place.
 const SHORTLY: Duration = Duration::from_secs(1);
 
@@ -260,7 +263,8 @@ impl Breakers {
         now: Instant,
     ) -> Result<Passed, Duration> {
         let server = self.server.admit(class, now)?;
-        let Some(name) = tool.filter(|_| self.settings.per_tool) else {
+        let known = tool.filter(|name| self.settings.per_tool && name.len() <= LONGEST_NAME);
+        let Some(name) = known else {
             return Ok(Passed { server, tool: None });
         };
         match self.tools.get_mut(name).map(|tool| tool.admit(class, now)).transpose() {

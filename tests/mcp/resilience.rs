@@ -164,6 +164,22 @@ async fn what_says_nothing_of_the_server_opens_nothing() {
     }
 }
 
+/// F-24.
+#[tokio::test]
+async fn a_server_without_streams_is_asked_once_each_time_and_keeps_its_calls() {
+    let server = Moody::new(405).await;
+    let lictor = Site::to(&server.stub.url()).upstream(BREAKER).start().await;
+    let mut caller = agent_a(&lictor).await;
+    for asked in 1..=12 {
+        assert_eq!(send(&mut caller, "GET", &[], "").await.whole().await.status, 405);
+        assert_eq!(server.stub.requests(), asked);
+    }
+    server.becomes(200);
+    assert_eq!(kind(&post(&mut caller, call("echo", "{}")).await), "");
+    assert_eq!(server.stub.requests(), 13);
+    lictor.stop(13).await;
+}
+
 #[tokio::test]
 async fn a_caller_who_leaves_is_no_failure() {
     let mut server = Stub::scripted().await;

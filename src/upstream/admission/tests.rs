@@ -244,6 +244,12 @@ fn tools_with_breakers_are_bounded_and_those_beyond_count_for_the_server() {
     }
     assert!(!tools.call("more", Verdict::Succeeded), "the server's is open");
     assert_eq!(tools.breakers.tools.len(), MAX_TOOLS);
+    let long = "x".repeat(LONGEST_NAME + 1);
+    let mut tools = Tools::new();
+    for _ in 0..5 {
+        assert!(tools.call(&long, Verdict::Failed));
+    }
+    assert!(!tools.call("more", Verdict::Succeeded) && tools.breakers.tools.is_empty());
     // Those that work again make room.
     let mut tools = Tools::new();
     for number in 0..3 * MAX_TOOLS {
