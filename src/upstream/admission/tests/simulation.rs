@@ -168,7 +168,7 @@ impl Simulation {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn places_come_back_and_the_breaker_recovers(seed: u64) {
