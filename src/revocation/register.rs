@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    error::Error,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -228,15 +229,18 @@ impl Register {
     /// Tells the store what it doesn't know and reads what has changed in it.
     async fn visit(&self) -> Result<(), OpenError> {
         let mut desk = self.desk.lock().await;
-        let visited = match self.settle(&desk).await {
-            Ok(()) => self.read(&mut desk).await,
-            Err(error) => Err(error.into()),
+        // What can't be written is no reason not to hear of others.
+        let settled = self.settle(&desk).await;
+        let visited = match self.read(&mut desk).await {
+            Ok(()) => settled.and(self.sweep(&desk).await).map_err(OpenError::from),
+            Err(error) => Err(error),
         };
         let in_force = self.current.load();
         match &visited {
             Err(error) if !desk.stale => {
                 let known = in_force.is_known();
-                tracing::error!(%error, known, "revocations can't be read; those that are known stay");
+                let cause = error.source().map(ToString::to_string).unwrap_or_default();
+                tracing::error!(%error, cause, known, "revocations can't be read; those that are known stay");
             }
             Ok(()) if desk.stale => tracing::info!("revocations can be read again"),
             Ok(()) | Err(_) => {}
@@ -269,12 +273,6 @@ impl Register {
         }
         let lost = desk.mark.as_ref().is_some_and(|earlier| !read.mark.follows(earlier));
         desk.mark = Some(read.mark);
-        let now = Clock.unix().as_secs();
-        let outlived: Vec<_> = kept
-            .values()
-            .filter(|it| it.is_over(now.saturating_sub(AFTERLIFE)))
-            .map(|it| it.id)
-            .collect();
         self.change(|table| {
             let before = std::mem::replace(&mut table.kept, kept);
             table.known = true;
@@ -288,8 +286,17 @@ impl Register {
                 );
             }
         });
-        for id in outlived {
+        Ok(())
+    }
+
+    /// Forgets what has been over for a while.
+    async fn sweep(&self, desk: &Desk) -> Result<(), Unavailable> {
+        let then = Clock.unix().as_secs().saturating_sub(AFTERLIFE);
+        let over = |it: &&Arc<Revocation>| it.is_over(then);
+        let over: Vec<_> = self.table().kept.values().filter(over).map(|it| it.id).collect();
+        for id in over {
             desk.records.remove(id).await?;
+            self.table().kept.remove(&id);
         }
         Ok(())
     }

@@ -8,7 +8,9 @@ use tokio::{task::JoinSet, time::timeout};
 use super::*;
 use crate::{
     ledger::{self, Genesis, Ledger},
-    state::{self, Owners, RedisSettings, Settings, Transport, tests::server::RedisServer},
+    state::{
+        self, Owners, Records, RedisSettings, Settings, Transport, tests::server::RedisServer,
+    },
     telemetry::{Clock, Metrics},
 };
 
@@ -20,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Replica {
     register: Arc<Register>,
     ledger: Ledger,
+    records: Records,
     directory: TempDir,
     _follower: JoinSet<()>,
 }
@@ -39,12 +42,13 @@ impl Replica {
             }
         };
         let owners = timeout(PATIENCE, opening).await.expect("a store");
-        let register = Register::open(owners.records(), ledger.clone(), Metrics::new()).await;
+        let records = owners.records();
+        let register = Register::open(records.clone(), ledger.clone(), Metrics::new()).await;
         let register = Arc::new(register.expect("opens"));
         let mut follower = JoinSet::new();
         let followed = Arc::clone(&register);
         follower.spawn(async move { followed.follow().await });
-        Self { register, ledger, directory, _follower: follower }
+        Self { register, ledger, records, directory, _follower: follower }
     }
 
     async fn revoke(&self, kind: &str, value: &str, until: Option<u64>) -> Revoked {
@@ -222,6 +226,28 @@ async fn a_revocation_ends_at_its_time() {
     assert_eq!(replica.in_force(), ["user u-1", "user u-2"]);
     replica.until(&["user u-2"]).await;
     assert!(Clock.unix().as_secs() >= now + 2);
+}
+
+#[tokio::test]
+async fn what_has_been_over_for_a_while_is_forgotten() {
+    let (directory, redis) = (TempDir::new().expect("a directory"), RedisServer::start().await);
+    for settings in [Settings::Directory(directory.path().join("state")), shared(&redis)] {
+        let replica = Replica::open(settings.clone()).await;
+        let kept = replica.revoke("user", "u-1", None).await.revocation.id;
+        let old = Revocation {
+            until: Some(1),
+            ..(*replica.revoke("user", "u-2", None).await.revocation).clone()
+        };
+        let records = replica.records.clone();
+        records.put(old.id, &old.to_text()).await.expect("written");
+        // In a file it is read by the next process only.
+        let ledger = replica.ledger.clone();
+        let next = Register::open(records.clone(), ledger, Metrics::new()).await.expect("opens");
+        let in_force: Vec<_> = next.current().entries().map(|it| it.id).collect();
+        assert_eq!(in_force, [kept]);
+        let left = records.read(None).await.expect("readable").expect("all").records;
+        assert_eq!(left.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), [kept]);
+    }
 }
 
 #[tokio::test]
