@@ -213,6 +213,33 @@ async fn limits_change() {
 }
 
 #[tokio::test]
+async fn rate_limits_change_and_those_that_stay_keep_count() {
+    let stub = Stub::json().await;
+    let hourly = "{ name: hourly, rate: 2/1h }";
+    let lictor = Site::to(&stub.url()).with(&format!("rateLimits: [{hourly}]")).start().await;
+    let is_served =
+        async || post_to(&lictor, "/mcp", &call("echo", "{}")).await.json()["error"].is_null();
+    assert!(is_served().await && is_served().await && !is_served().await);
+    let more = "{ name: more, rate: 1000/1h }";
+    edit(&lictor, "lictor.yaml", hourly, &format!("{more}, {hourly}"));
+    reloads(&lictor, APPLIED, 1.0).await;
+    assert!(!is_served().await, "nothing comes back by a reload");
+    edit(&lictor, "lictor.yaml", hourly, "{ name: hourly, rate: 3/1h }");
+    reloads(&lictor, APPLIED, 2.0).await;
+    assert!(is_served().await && is_served().await && is_served().await && !is_served().await);
+    edit(
+        &lictor,
+        "lictor.yaml",
+        &format!("rateLimits: [{more}, {{ name: hourly, rate: 3/1h }}]"),
+        "",
+    );
+    reloads(&lictor, APPLIED, 3.0).await;
+    assert!(is_served().await);
+    assert_eq!(stub.requests(), 6);
+    lictor.stop(9).await;
+}
+
+#[tokio::test]
 async fn what_says_the_same_is_not_reloaded_unless_somebody_asks() {
     let stub = Stub::json().await;
     let lictor = Site::to(&stub.url()).start().await;
