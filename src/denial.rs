@@ -295,13 +295,14 @@ impl Denial {
     }
 }
 
-/// What holds the call up for longest is what it is told as.
+/// What holds the call up for longest is what it is told as. A limit that can't be looked up shares its code with
+/// whatever else the state store is needed for.
 fn over(limited: &Limited) -> Row {
     let row = match limited.worst.kind {
         Kind::Rate(_) => retryable(row(200, 4290, "rate_limited")),
         Kind::Budget(_) => retryable(row(200, 4291, "budget_exhausted")),
         Kind::Hours => retryable(row(200, 4292, "outside_hours")),
-        Kind::Unknown => retryable(row(200, 5037, "limits_unavailable")),
+        Kind::Unknown => retryable(row(200, 5035, "limits_unavailable")),
     };
     Row { retryable: limited.retry_after().is_some(), ..row }
 }
