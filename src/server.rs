@@ -233,14 +233,15 @@ async fn serve(
         // An error means that the process ends on another way.
         let _ = end.await;
     };
-    let serving = admin.serve(Arc::clone(&readiness), metrics.clone(), Arc::clone(&desk), ending);
     // Whoever asks for health hears of the process that serves, so of the old one until this one does.
-    let (admit, admitted) = oneshot::channel::<()>();
-    let admit = successor.is_some().then_some(admit);
-    let admin = tokio::spawn(async move {
-        let _ = admitted.await;
-        serving.await;
-    });
+    let accepting = watch::Sender::new(successor.is_none());
+    let admin = tokio::spawn(admin.serve(
+        Arc::clone(&readiness),
+        metrics.clone(),
+        Arc::clone(&desk),
+        accepting.subscribe(),
+        ending,
+    ));
     let runtime = tokio::runtime::Handle::current();
     let source = match config.identity.clone() {
         Some(settings) => Some(Source::start(settings, &runtime).map_err(StartError::Identity)?),
@@ -304,7 +305,7 @@ async fn serve(
     keepers.spawn(processes::follow(Arc::clone(&site), metrics.clone()));
     keepers.spawn(upgrade::settle(ledger.clone()));
     let mut predecessor = Predecessor::new(quit, &directory, ledger.clone(), state, sockets);
-    drop(admit);
+    accepting.send_replace(true);
     if let Some(successor) = successor {
         successor.ready().await;
     }
@@ -315,11 +316,10 @@ async fn serve(
     // Its sockets are closed here, or they would queue callers for nobody.
     drop(predecessor);
     following.abort();
-    let mut ended = Some(ended);
     if handed_over {
         tracing::info!("handed over; finishing what is in flight");
-        // The other process answers for health now; whoever still asks here hears that calls are served.
-        drop(ended.take());
+        // The other process answers for health now. Whoever has asked here already hears that calls are served.
+        accepting.send_replace(false);
     } else {
         tracing::info!("told to stop; finishing what is in flight");
         readiness.drain();
@@ -327,6 +327,7 @@ async fn serve(
     shared.drain.advance(Phase::Draining);
     // Nobody listens to this any more once every listener has ended, and then there is nothing to tell.
     let _ = closing.send(true);
+    let patience = site.in_force().config.drain;
     let finished = async {
         if handed_over {
             // Nobody waits for this process, and handshakes that it has begun are nowhere counted.
@@ -334,7 +335,7 @@ async fn serve(
         }
         shared.drain.finished().await;
     };
-    if !stop.gives_time(site.in_force().config.drain, finished).await {
+    if !stop.gives_time(patience, finished).await {
         shared.drain.advance(Phase::Ending);
     }
     // What is still in flight is told so, and hears nothing of its process any more.

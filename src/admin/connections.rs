@@ -1,6 +1,7 @@
 //! Bounds on the connections of a listener that strangers may reach.
 
 use std::{
+    future::pending,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -13,7 +14,7 @@ use axum::serve::Listener;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::{Sleep, sleep},
 };
 
@@ -25,11 +26,23 @@ const LIFE: Duration = Duration::from_secs(120);
 pub(super) struct Bounded {
     listener: TcpListener,
     places: Arc<Semaphore>,
+    accepting: watch::Receiver<bool>,
 }
 
 impl Bounded {
-    pub(super) fn new(listener: TcpListener, most: usize) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(most)) }
+    pub(super) fn new(
+        listener: TcpListener,
+        most: usize,
+        accepting: watch::Receiver<bool>,
+    ) -> Self {
+        Self { listener, places: Arc::new(Semaphore::new(most)), accepting }
+    }
+}
+
+/// Waits until this is `wanted`. For ever if it doesn't change any more.
+async fn turns(accepting: &watch::Receiver<bool>, wanted: bool) {
+    if accepting.clone().wait_for(|now| *now == wanted).await.is_err() {
+        pending::<()>().await;
     }
 }
 
@@ -40,7 +53,14 @@ impl Listener for Bounded {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         // The semaphore is never closed; `None` only means an unbounded connection.
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
-        let (stream, address) = Listener::accept(&mut self.listener).await;
+        let (stream, address) = loop {
+            turns(&self.accepting, true).await;
+            // Meanwhile another process may accept from the same socket.
+            tokio::select! { biased;
+                () = turns(&self.accepting, false) => {}
+                accepted = Listener::accept(&mut self.listener) => break accepted,
+            }
+        };
         (Connection { stream, end: Box::pin(sleep(LIFE)), _place: place }, address)
     }
 

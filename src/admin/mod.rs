@@ -97,15 +97,18 @@ impl Admin {
         self.health.as_ref().map(|health| health.address)
     }
 
-    /// Serves until `shutdown` resolves, and a second longer at most. The API works once `desk` is there.
+    /// Serves until `shutdown` resolves, and a second longer at most, and takes connections while `accepting`:
+    /// others, which another process may take from the same sockets, wait. The API works once `desk` is there.
     pub async fn serve(
         self,
         readiness: Arc<Readiness>,
         metrics: Metrics,
         desk: DeskPlace,
+        accepting: watch::Receiver<bool>,
         shutdown: impl Future<Output = ()>,
     ) {
         let (stop, stopped) = watch::channel(());
+        let until = Until { accepting, stopped };
         let guard = Guard::new(self.token_file.as_deref());
         let operators = health_routes(Arc::clone(&readiness))
             .merge(metrics_route(metrics))
@@ -115,11 +118,11 @@ impl Admin {
                 Some(health) => {
                     let strangers = health_routes(readiness);
                     tokio::join!(
-                        health.serve(strangers, stopped.clone()),
-                        self.admin.serve(operators, stopped),
+                        health.serve(strangers, until.clone()),
+                        self.admin.serve(operators, until),
                     );
                 }
-                None => self.admin.serve(operators, stopped).await,
+                None => self.admin.serve(operators, until).await,
             }
         };
         tokio::pin!(served);
@@ -131,6 +134,15 @@ impl Admin {
             tracing::debug!("administration ended with answers unfinished");
         }
     }
+}
+
+/// What a listener of this process depends on.
+#[derive(Clone, Debug)]
+struct Until {
+    /// Whether it accepts connections now.
+    accepting: watch::Receiver<bool>,
+    /// The end of this tells that it ends.
+    stopped: watch::Receiver<()>,
 }
 
 impl Bound {
@@ -146,8 +158,9 @@ impl Bound {
         Ok(Self { listener, address })
     }
 
-    async fn serve(self, routes: Router, mut stopped: watch::Receiver<()>) {
-        let listener = Bounded::new(self.listener, MOST_CONNECTIONS);
+    async fn serve(self, routes: Router, until: Until) {
+        let Until { accepting, mut stopped } = until;
+        let listener = Bounded::new(self.listener, MOST_CONNECTIONS, accepting);
         // The sender says nothing; that it has gone is the signal.
         let stop = async move { while stopped.changed().await.is_ok() {} };
         if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {

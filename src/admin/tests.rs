@@ -39,7 +39,8 @@ async fn running_with(token_file: Option<PathBuf>, desk: DeskPlace) -> Running {
     let (readiness, metrics) = (Arc::new(Readiness::default()), Metrics::new());
     let (stop, stopped) = oneshot::channel();
     let shutdown = async { drop(stopped.await) };
-    let served = admin.serve(Arc::clone(&readiness), metrics.clone(), desk, shutdown);
+    let open = watch::Sender::new(true).subscribe();
+    let served = admin.serve(Arc::clone(&readiness), metrics.clone(), desk, open, shutdown);
     let served = tokio::spawn(served);
     Running { operators, strangers, readiness, metrics, stop, served }
 }
@@ -130,7 +131,7 @@ async fn serving_ends_when_told() {
 async fn connections_are_bounded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
-    let mut bounded = Bounded::new(listener, 1);
+    let mut bounded = Bounded::new(listener, 1, watch::Sender::new(true).subscribe());
     let _callers = (
         TcpStream::connect(address).await.expect("connected"),
         TcpStream::connect(address).await.expect("connected"),
@@ -142,11 +143,28 @@ async fn connections_are_bounded() {
     timeout(DEADLINE, axum::serve::Listener::accept(&mut bounded)).await.expect("a place is free");
 }
 
+#[tokio::test]
+async fn connections_wait_while_they_are_not_accepted() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let accepting = watch::Sender::new(false);
+    let mut bounded = Bounded::new(listener, 8, accepting.subscribe());
+    for _ in 0..2 {
+        let _caller = TcpStream::connect(address).await.expect("connected");
+        let wait = Duration::from_millis(50);
+        assert!(timeout(wait, axum::serve::Listener::accept(&mut bounded)).await.is_err());
+        accepting.send_replace(true);
+        let accepted = timeout(DEADLINE, axum::serve::Listener::accept(&mut bounded)).await;
+        accepted.expect("it is accepted now");
+        accepting.send_replace(false);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn connections_end_after_their_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("an address");
-    let mut bounded = Bounded::new(listener, 1);
+    let mut bounded = Bounded::new(listener, 1, watch::Sender::new(true).subscribe());
     let _silent = TcpStream::connect(address).await.expect("connected");
     let (mut connection, _) = axum::serve::Listener::accept(&mut bounded).await;
     let read = timeout(Duration::from_secs(3_600), connection.read(&mut [0; 8])).await;

@@ -9,8 +9,9 @@
 //! INVARIANT: `record` never blocks on the disk, never fails and works from `Drop`; [`Ledger::admits`]
 //! refuses calls early enough that it need not lose anything.
 //!
-//! Refuses: a second writer, other than one that takes over by agreement ([`Ledger::succeed`]), a chain that is damaged anywhere but in a half-written
-//! end, a chain of another identity, and calls while the disk refuses ([`OnFailure`]).
+//! Refuses: a second writer, other than one that takes over by agreement ([`Ledger::succeed`]), a chain
+//! that is damaged anywhere but in a half-written end, a chain of another identity, and calls while the
+//! disk refuses ([`OnFailure`]).
 
 mod chains;
 mod check;

@@ -94,7 +94,8 @@ pub struct Torn {
     pub bytes: u64,
 }
 
-/// Verifies the one chain in `directory`, and no other that belongs to its ledger: hashes, order, canonical form, and the signature of the genesis.
+/// Verifies the one chain in `directory`, and no other that belongs to its ledger: hashes, order,
+/// canonical form, and the signature of the genesis.
 ///
 /// # Errors
 /// Only if the files can't be read; damage is part of the report.

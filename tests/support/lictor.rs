@@ -384,15 +384,10 @@ impl Lictor {
         self.directory.path()
     }
 
-    /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id().expect("it runs")
-    }
-
     /// How many descriptors are open, once no more than `wanted` are, or after ten seconds.
     pub(crate) async fn descriptors(&self, wanted: usize) -> usize {
         let count =
-            || std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count();
+            || std::fs::read_dir(format!("/proc/{}/fd", self.id())).expect("it runs").count();
         for _ in 0..100 {
             if count() <= wanted {
                 break;
@@ -404,7 +399,7 @@ impl Lictor {
 
     /// What it holds in memory, in KiB.
     pub(crate) fn resident(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.pid());
+        let path = format!("/proc/{}/status", self.id());
         let status = std::fs::read_to_string(path).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
@@ -436,7 +431,7 @@ impl Lictor {
 
     /// Sends a signal.
     pub(crate) async fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
+        let sent = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
         assert!(within("a signal", sent).await.expect("`kill` runs").success());
     }
 
