@@ -78,8 +78,8 @@ async fn every_event_arrives_before_the_next_is_sent() {
         let mut prompt = 0;
         for number in 0..EVENTS {
             let event = format!(
-                "event: message\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\
-                 \"params\":{{\"progressToken\":\"p-1\",\"progress\":{number}}}}}\n\n"
+                "event: message\ndata: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\
+                 \"params\":{{\"level\":\"info\",\"data\":{number}}}}}\n\n"
             );
             call.chunk(&event).await;
             // Another process may have the processor for a while, but not each time.
@@ -188,10 +188,10 @@ async fn a_listed_stream_is_cut_down_event_by_event() {
     let list = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
     for transport in TRANSPORTS {
         let (_caller, mut reply, mut call) = streaming(&lictor, &mut stub, transport, list).await;
-        let progress =
-            "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
-        call.chunk(progress).await;
-        assert_eq!(text_of(&mut reply, progress.len()).await, progress);
+        let told =
+            "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
+        call.chunk(told).await;
+        assert_eq!(text_of(&mut reply, told.len()).await, told);
         let tools = r#"{"tools":[{"name":"wipe"},{"name":"look"}]}"#;
         call.chunk(format!("event: message\ndata: {}\n\n", result(&call.seen, tools))).await;
         call.end().await;
@@ -204,7 +204,7 @@ async fn a_listed_stream_is_cut_down_event_by_event() {
 
 #[tokio::test]
 async fn an_upstream_that_dies_leaves_an_error_for_the_request() {
-    let started = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
+    let started = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
     let rows = [
         // After a whole event, within one, before any, and with a chunk that is no chunk.
         (started, "", started.len()),

@@ -157,7 +157,7 @@ async fn a_call_that_takes_too_long_is_told_so() {
         let waiting = tokio::spawn(async move { caller.send(request).await.whole().await });
         let call = stub.call().await;
         let (caller, mut reply, mut events) = streaming(&lictor, &mut stub, transport, CALL).await;
-        let event = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
+        let event = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n";
         events.chunk(event).await;
         assert_eq!(text_of(&mut reply, event.len()).await, event);
         running.push((transport, waiting, call, caller, reply, events));
