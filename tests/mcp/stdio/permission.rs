@@ -33,6 +33,27 @@ async fn a_file_alone_runs_nothing() {
 }
 
 #[tokio::test]
+async fn a_reload_runs_nothing_either() {
+    let directory = Site::to("http://127.0.0.1:9/mcp").written();
+    let mut lictor =
+        Process::start(directory.path(), &["run", "--file", "lictor.yaml"], directory.path());
+    lictor.told(|lines| lines.iter().find(|line| line.contains("listening")).cloned()).await;
+    let file = directory.path().join("lictor.yaml");
+    let text = std::fs::read_to_string(&file).expect("a file");
+    let command = format!("command: {}", command(""));
+    let changed = text.replace("url: 'http://127.0.0.1:9/mcp'", &command);
+    assert_ne!(text, changed);
+    std::fs::write(file, changed).expect("a file");
+    let told = lictor
+        .told(|lines| {
+            lines.iter().find(|line| line.contains("configuration not reloaded")).cloned()
+        })
+        .await;
+    assert!(told.contains("`files`") && told.contains("--allow-stdio"), "{told}");
+    assert!(lictor.stop().await.success());
+}
+
+#[tokio::test]
 async fn a_command_line_governs_a_command() {
     let home = TempDir::new().expect("a directory");
     let script = script();
