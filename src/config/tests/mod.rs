@@ -1,5 +1,6 @@
 //! What a file means, what its defaults are, and what YAML may not do.
 
+mod admission;
 mod agents;
 mod commands;
 mod delegation;
