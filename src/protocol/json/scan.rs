@@ -78,7 +78,10 @@ pub fn scan(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(ScanError::TooLong);
     }
-    if let Err(error) = std::str::from_utf8(bytes) {
+    // Most texts are ASCII, which takes a tenth of the time to find out.
+    if !bytes.is_ascii()
+        && let Err(error) = std::str::from_utf8(bytes)
+    {
         return Err(ScanError::Utf8(error.valid_up_to()));
     }
     if bytes.starts_with("\u{feff}".as_bytes()) {
