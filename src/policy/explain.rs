@@ -15,6 +15,8 @@ use super::{
     Decision, Question, agents,
     analysis::{self, conjuncts, expr_of},
     asked,
+    entities::Triple,
+    index::Scope,
     input::{self, Wanted},
     load::Origin,
     store::{Outcome, Policies, Scene},
@@ -149,6 +151,9 @@ impl Policies {
             [&triple.principal, &triple.action, &triple.resource].map(|node| node.uid.to_string()),
         );
         let mut outcome = Outcome::default();
+        for (position, effect) in &slice.holding {
+            outcome.add(*position, *effect);
+        }
         let input = |wanted: &Wanted| {
             let shape = scene.action.input.as_ref()?;
             input::lift(question.arguments, wanted, shape).ok()?.into_expression().ok()
@@ -183,22 +188,24 @@ impl Policies {
     }
 
     fn nearest(&self, scene: &Scene, arguments: Option<json::Value<'_>>) -> Vec<NearMiss> {
-        let permits = self.calls.policies().filter(|(_, policy)| policy.effect() == Effect::Permit);
+        let permits = self.calls.entries().filter(|(_, entry)| entry.effect == Effect::Permit);
         let mut candidates: Vec<_> = permits
-            .filter_map(|(position, policy)| {
+            .filter_map(|(position, entry)| {
                 let fit = self.calls.fit(position, &scene.triple)?;
                 let misses = fit.iter().zip(SCOPE_WEIGHTS).filter(|(fits, _)| !**fits);
-                Some((misses.map(|(_, weight)| weight).sum::<usize>(), position, policy, fit))
+                Some((misses.map(|(_, weight)| weight).sum::<usize>(), position, entry, fit))
             })
             .collect();
         candidates.sort_by_key(|(distance, position, ..)| (*distance, *position));
         let mut nearest: Vec<(usize, NearMiss)> = candidates
             .into_iter()
             .take(CANDIDATES)
-            .filter_map(|(distance, position, policy, fit)| {
-                let tree = policy.to_pst().ok()?;
-                let mut lacking = unfit_parts(tree.body(), fit, scene);
-                let unmet = self.unmet(scene, tree.body(), arguments);
+            .filter_map(|(distance, position, entry, fit)| {
+                let mut lacking = unfit_parts(&entry.scope, fit, scene);
+                let unmet = match &entry.policy {
+                    Some(policy) => self.unmet(scene, policy.to_pst().ok()?.body(), arguments),
+                    None => vec![],
+                };
                 let distance = distance + unmet.len();
                 lacking.extend(unmet);
                 let origin = self.origins().get(position)?.clone();
@@ -300,14 +307,10 @@ enum Holds {
     Fails(String),
 }
 
-fn unfit_parts(body: &pst::Template, fit: [bool; 3], scene: &Scene) -> Vec<String> {
-    let triple = &scene.triple;
-    let parts = [
-        (format!("principal {}", body.principal), &triple.principal),
-        (format!("action {}", body.action), &triple.action),
-        (format!("resource {}", body.resource), &triple.resource),
-    ];
-    let unfit = parts.into_iter().zip(fit).filter(|(_, fits)| !fits);
+fn unfit_parts(scope: &Scope, fit: [bool; 3], scene: &Scene) -> Vec<String> {
+    let Triple { principal, action, resource } = &scene.triple;
+    let parts = scope.parts().into_iter().zip([principal, action, resource]);
+    let unfit = parts.zip(fit).filter(|(_, fits)| !fits);
     unfit.map(|((part, node), _)| format!("{part} (it is {})", node.uid)).collect()
 }
 

@@ -5,14 +5,15 @@
 //! looks up the buckets of its principal, action and resource and of everything that these are in, then
 //! drops what doesn't fit in its other constraints.
 //!
-//! INVARIANT: what is left out has a scope that is false, and a scope can't fail. So a slice gives the
-//! same satisfied policies and the same errors as the whole set.
+//! INVARIANT: what is left out has a scope that is false, what isn't has one that is true, and a scope can't
+//! fail. So a slice gives the same satisfied policies and the same errors as the whole set, and of a policy
+//! that is nothing but a scope nothing else is kept.
 
 use std::{collections::HashMap, sync::Arc};
 
 use cedar_policy::{
-    ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PolicySet, PolicySetError,
-    PrincipalConstraint, ResourceConstraint,
+    ActionConstraint, Effect, EntityTypeName, EntityUid, Policy, PolicyId, PolicySet,
+    PolicySetError, PrincipalConstraint, ResourceConstraint,
 };
 use quick_cache::{Weighter, sync::Cache};
 
@@ -25,8 +26,11 @@ const CACHED_POLICIES: u64 = 50_000;
 /// that takes memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    pub(crate) policy: Arc<Policy>,
-    scope: Arc<Scope>,
+    /// `None` for one that is nothing but a scope: where that fits, it holds. Most are, and as an object of
+    /// Cedar each would take some KiB.
+    pub(crate) policy: Option<Arc<Policy>>,
+    pub(crate) effect: Effect,
+    pub(crate) scope: Arc<Scope>,
     /// Where it looks at arguments; empty if it doesn't.
     pub(crate) inputs: Vec<InputPath>,
     /// Whether it looks at more of the context than the arguments.
@@ -35,16 +39,18 @@ pub(crate) struct Entry {
 
 /// A scope, taken apart once.
 #[derive(Debug)]
-struct Scope {
+pub(crate) struct Scope {
     principal: PrincipalConstraint,
     action: ActionConstraint,
-    resource: ResourceConstraint,
+    pub(crate) resource: ResourceConstraint,
 }
 
 /// Policies whose scope fits one kind of request.
 #[derive(Debug)]
 pub(crate) struct Slice {
-    /// Those that don't look at arguments.
+    /// Positions of those that are nothing but a scope, and so hold.
+    pub(crate) holding: Vec<(usize, Effect)>,
+    /// Those with conditions that don't look at arguments.
     pub(crate) fixed: PolicySet,
     /// Those that do; `None` if there are none.
     pub(crate) varying: Option<Arc<Varying>>,
@@ -53,7 +59,8 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there is nothing to ask Cedar about.
+    pub(crate) fn is_settled(&self) -> bool {
         self.fixed.is_empty() && self.varying.is_none()
     }
 }
@@ -86,8 +93,20 @@ enum Handle {
 
 impl Entry {
     pub(crate) fn new(policy: Policy) -> Self {
-        let scope = Arc::new(Scope::of(&policy));
-        Self { policy: Arc::new(policy), scope, inputs: vec![], past_input: false }
+        Self {
+            scope: Arc::new(Scope::of(&policy)),
+            effect: policy.effect(),
+            policy: policy.has_non_scope_constraint().then(|| Arc::new(policy)),
+            inputs: vec![],
+            past_input: false,
+        }
+    }
+}
+
+impl Entry {
+    /// The same under another id.
+    pub(crate) fn with_id(self, id: PolicyId) -> Self {
+        Self { policy: self.policy.map(|policy| Arc::new(policy.new_id(id))), ..self }
     }
 }
 
@@ -128,8 +147,8 @@ impl Index {
     }
 
     /// The policies, by position.
-    pub(crate) fn policies(&self) -> impl Iterator<Item = (usize, &Policy)> {
-        self.entries.iter().map(|entry| &*entry.policy).enumerate()
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries.iter().enumerate()
     }
 
     /// Which parts of a policy's scope fit: principal, action, resource.
@@ -184,16 +203,24 @@ impl Index {
             Some((at, self.entries.get(at)?))
         };
         let entries: Vec<(usize, &Entry)> = positions.iter().filter_map(at).collect();
+        let mut holding = vec![];
         let mut fixed = PolicySet::new();
-        for (_, entry) in entries.iter().filter(|(_, entry)| entry.inputs.is_empty()) {
-            fixed.add(Policy::clone(&entry.policy))?;
+        let mut varying = vec![];
+        for (position, entry) in entries.iter().copied() {
+            match &entry.policy {
+                None => holding.push((position, entry.effect)),
+                Some(policy) if entry.inputs.is_empty() => fixed.add(Policy::clone(policy))?,
+                Some(policy) => varying.push((position, &**policy, &*entry.inputs)),
+            }
         }
-        let varying: Vec<_> =
-            entries.iter().filter(|(_, entry)| !entry.inputs.is_empty()).copied().collect();
-        let varying =
-            if varying.is_empty() { None } else { Some(Arc::new(Varying::new(&varying)?)) };
-        let permits = entries.iter().any(|(_, entry)| entry.policy.effect() == Effect::Permit);
-        Ok(Slice { fixed, varying, permits })
+        let past_input = entries.iter().any(|(_, entry)| entry.past_input);
+        let varying = if varying.is_empty() {
+            None
+        } else {
+            Some(Arc::new(Varying::new(&varying, past_input)?))
+        };
+        let permits = entries.iter().any(|(_, entry)| entry.effect == Effect::Permit);
+        Ok(Slice { holding, fixed, varying, permits })
     }
 }
 
@@ -204,6 +231,37 @@ impl Scope {
             action: policy.action_constraint(),
             resource: policy.resource_constraint(),
         }
+    }
+
+    /// Principal, action and resource as they are written.
+    pub(crate) fn parts(&self) -> [String; 3] {
+        let Self { principal, action, resource } = self;
+        let principal = match principal {
+            PrincipalConstraint::Any => "principal".to_owned(),
+            PrincipalConstraint::Eq(uid) => format!("principal == {uid}"),
+            PrincipalConstraint::In(uid) => format!("principal in {uid}"),
+            PrincipalConstraint::Is(name) => format!("principal is {name}"),
+            PrincipalConstraint::IsIn(name, uid) => format!("principal is {name} in {uid}"),
+        };
+        let action = match action {
+            ActionConstraint::Any => "action".to_owned(),
+            ActionConstraint::Eq(uid) => format!("action == {uid}"),
+            ActionConstraint::In(uids) => match &**uids {
+                [uid] => format!("action in {uid}"),
+                uids => {
+                    let uids: Vec<String> = uids.iter().map(ToString::to_string).collect();
+                    format!("action in [{}]", uids.join(", "))
+                }
+            },
+        };
+        let resource = match resource {
+            ResourceConstraint::Any => "resource".to_owned(),
+            ResourceConstraint::Eq(uid) => format!("resource == {uid}"),
+            ResourceConstraint::In(uid) => format!("resource in {uid}"),
+            ResourceConstraint::Is(name) => format!("resource is {name}"),
+            ResourceConstraint::IsIn(name, uid) => format!("resource is {name} in {uid}"),
+        };
+        [principal, action, resource]
     }
 
     /// The ways to find this policy; where a way has several handles, each of them leads to it.

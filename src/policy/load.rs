@@ -5,7 +5,8 @@ use std::{
 };
 
 use cedar_policy::{
-    Policy, PolicyId, PolicySet, ResourceConstraint, Template, ffi::DetailedError, pst,
+    Effect, ParseErrors, Policy, PolicyId, PolicySet, ResourceConstraint, Template,
+    ffi::DetailedError, pst,
 };
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
@@ -17,7 +18,7 @@ use super::{
     index::Entry,
     nesting::{self, DEEPEST, nesting},
     source::{Fault, LoadError, Source, Sources, Statement},
-    validation::validate,
+    validation::{Kind, validate},
     vocabulary::{SCHEMA, Vocabulary, located, types},
 };
 use crate::limits::Limit;
@@ -92,7 +93,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, LoadError> {
     let (Some(vocabulary), true) = (vocabulary, faults.is_empty()) else {
         return Err(LoadError { faults });
     };
-    if !parsed.iter().any(|parsed| parsed.policy.effect() == cedar_policy::Effect::Permit) {
+    if !parsed.iter().any(|parsed| parsed.entry.effect == Effect::Permit) {
         let message = "no policy permits anything, so every call is refused".to_owned();
         warnings.push(Fault::of_settings(message).with_hint("write at least one `permit`"));
     }
@@ -155,25 +156,24 @@ struct Cases {
 
 impl Cases {
     /// Takes conditions apart where there is something to take: it costs another parse.
-    fn of(parsed: &Parsed<'_>) -> Result<Self, pst::PstConstructionError> {
-        let policy = &parsed.policy;
-        let conditional = policy.has_non_scope_constraint();
+    fn of(parsed: &Parsed<'_>) -> Result<Self, Apart> {
+        let mut call = parsed.entry.clone();
+        let conditional = call.policy.is_some();
         // Both are reserved words, so a condition that looks at them has them literally. The scope has
         // `resource` as well.
         let text = parsed.statement.text;
         let reads_context = conditional && text.contains("context");
         let reads_resource = conditional && text.matches("resource").nth(1).is_some();
-        let one_resource = match policy.resource_constraint() {
+        let one_resource = match &call.scope.resource {
             ResourceConstraint::Any | ResourceConstraint::Is(_) => false,
             ResourceConstraint::Eq(uid)
             | ResourceConstraint::In(uid)
             | ResourceConstraint::IsIn(_, uid) => uid.type_name().basename() == types::RESOURCE,
         };
-        let mut call = Entry::new(policy.clone());
         if !(reads_context || reads_resource || one_resource) {
             return Ok(Self { list: Some(call.clone()), template: Some(call.clone()), call });
         }
-        let tree = policy.to_pst()?;
+        let tree = parsed.policy()?.to_pst()?;
         let body = tree.body();
         call.inputs = inputs(body);
         call.past_input =
@@ -182,6 +182,15 @@ impl Cases {
         let template = analysis::for_templates(body)?.map(analysis::to_policy).transpose()?;
         Ok(Self { call, list: list.map(Entry::new), template: template.map(Entry::new) })
     }
+}
+
+/// Why a policy couldn't be taken apart; none is known that can't.
+#[derive(Debug, thiserror::Error)]
+enum Apart {
+    #[error(transparent)]
+    Parse(#[from] Box<ParseErrors>),
+    #[error(transparent)]
+    Tree(#[from] pst::PstConstructionError),
 }
 
 fn inputs(template: &pst::Template) -> Vec<InputPath> {
@@ -194,10 +203,46 @@ fn inputs(template: &pst::Template) -> Vec<InputPath> {
 
 /// One policy, with its place.
 pub(super) struct Parsed<'a> {
-    pub(super) policy: Policy,
+    pub(super) entry: Entry,
+    /// What it is validated as, if not by itself.
+    pub(super) kind: Option<Kind>,
     pub(super) origin: Origin,
     pub(super) source: &'a Source,
     pub(super) statement: Statement<'a>,
+}
+
+impl Parsed<'_> {
+    /// The policy, parsed anew if it wasn't kept, under its id.
+    pub(super) fn policy(&self) -> Result<Policy, Box<ParseErrors>> {
+        match &self.entry.policy {
+            Some(policy) => Ok(Policy::clone(policy)),
+            None => Ok(Policy::parse(Some(PolicyId::new(&self.origin.id)), self.statement.text)?),
+        }
+    }
+}
+
+/// What is kept of a statement, before it has an id of its own.
+struct Draft {
+    entry: Entry,
+    kind: Option<Kind>,
+    id: Option<Arc<str>>,
+    reason: Option<Arc<str>>,
+}
+
+impl Draft {
+    fn of(policy: Policy, statement: Statement<'_>) -> Self {
+        let annotation = |name: &str| {
+            let mut annotations = policy.annotations();
+            // Cedar's own look-up parses the name each time, which takes as long as the policy.
+            annotations.find(|(known, _)| *known == name).map(|(_, text)| Arc::from(text))
+        };
+        Self {
+            id: annotation("id"),
+            reason: annotation("reason").filter(|why: &Arc<str>| !why.is_empty()),
+            kind: Kind::of(&policy, statement.text),
+            entry: Entry::new(policy),
+        }
+    }
 }
 
 fn parse<'a>(
@@ -216,26 +261,30 @@ fn parse<'a>(
         }
         safe
     });
-    let policies = in_parallel(&statements, |chunk| {
-        chunk.chunks(PARSED_TOGETHER).flat_map(parse_chunk).collect()
+    let drafts = in_parallel(&statements, |chunk| {
+        let policies = chunk.chunks(PARSED_TOGETHER).flat_map(parse_chunk);
+        let drafts = policies
+            .zip(chunk)
+            .map(|(policy, (_, statement))| policy.map(|policy| Draft::of(policy, *statement)));
+        drafts.collect()
     });
     let mut parsed: Vec<Parsed<'a>> = vec![];
     let mut seen: HashMap<Arc<str>, usize> = HashMap::new();
-    for ((source, statement), policy) in statements.into_iter().zip(policies) {
+    for ((source, statement), draft) in statements.into_iter().zip(drafts) {
         let line = source.line(statement.at);
-        let policy = match policy {
-            Ok(policy) => policy,
+        let Draft { entry, kind, id, reason } = match draft {
+            Ok(draft) => draft,
             Err(fault) => {
                 faults.push(fault);
                 continue;
             }
         };
-        let id: Arc<str> = match annotation(&policy, "id") {
-            Some("") => {
+        let id: Arc<str> = match id {
+            Some(id) if id.is_empty() => {
                 faults.push(source.fault(Some(line), "`@id` is empty"));
                 continue;
             }
-            Some(id) => id.into(),
+            Some(id) => id,
             None => unnamed(source, line, &seen),
         };
         if let Some(first) = seen.get(&id).and_then(|at| parsed.get(*at)) {
@@ -249,13 +298,9 @@ fn parse<'a>(
         }
         seen.insert(id.clone(), parsed.len());
         parsed.push(Parsed {
-            policy: policy.new_id(PolicyId::new(&id)),
-            origin: Origin {
-                id,
-                reason: annotation(&policy, "reason").filter(|why| !why.is_empty()).map(Arc::from),
-                file: source.file.clone(),
-                line,
-            },
+            entry: entry.with_id(PolicyId::new(&id)),
+            kind,
+            origin: Origin { id, reason, file: source.file.clone(), line },
             source,
             statement,
         });
@@ -290,11 +335,6 @@ fn parse_alone(source: &Source, statement: Statement<'_>) -> Result<Policy, Faul
             located(source, statement.at, DetailedError::from(&error))
         }
     })
-}
-
-/// What an annotation says. Cedar's own look-up parses the name each time, which takes as long as the policy.
-fn annotation<'a>(policy: &'a Policy, name: &str) -> Option<&'a str> {
-    policy.annotations().find(|(known, _)| *known == name).map(|(_, text)| text)
 }
 
 /// The id of a policy without `@id`: its place, numbered where one line holds several.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cedar_policy::{Authorizer, Effect, Entities, Policy, PolicySet};
+use cedar_policy::{Authorizer, Effect, Entities, Policy, PolicyId, PolicySet};
 use proptest::prelude::*;
 
 use super::{
@@ -263,10 +263,15 @@ fn every_ask() -> Vec<(&'static str, Asks)> {
 
 /// The answer of Cedar itself over the whole set, with every argument in the context: whether all is
 /// well and permitted, and the ids of the determining policies.
-fn by_cedar(policies: &Policies, question: &Question<'_>) -> (bool, BTreeSet<String>) {
+fn by_cedar(
+    texts: &[String],
+    policies: &Policies,
+    question: &Question<'_>,
+) -> (bool, BTreeSet<String>) {
     let mut set = PolicySet::new();
-    for (_, policy) in policies.calls.policies() {
-        set.add(policy.clone()).expect("added");
+    for (text, origin) in texts.iter().zip(policies.origins()) {
+        set.add(Policy::parse(Some(PolicyId::new(&origin.id)), text).expect("parsed"))
+            .expect("added");
     }
     let (scene, _) = policies.scene(question, &policies.calls).expect("a scene");
     let input = scene.action.input.as_ref().map(|shape| {
@@ -292,7 +297,7 @@ proptest! {
     fn a_slice_decides_like_the_whole_set(texts in proptest::collection::vec(any_policy(), 0..12)) {
         let policies = load(&texts);
         for asked in every_call() {
-            let (permit, reasons) = asked.put(|question| by_cedar(&policies, question));
+            let (permit, reasons) = asked.put(|question| by_cedar(&texts, &policies, question));
             for time in ["fresh", "remembered"] {
                 let decision = asked.put(|question| policies.decide(question));
                 prop_assert_eq!(decision.permit, permit, "{} {:?} {:?}", time, asked, decision);

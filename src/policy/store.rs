@@ -50,7 +50,7 @@ pub struct Policies {
     pub(super) calls: Index,
     lists: Index,
     templates: Index,
-    /// Where a policy stands among the entries of `calls`.
+    /// Where a policy that Cedar evaluates stands among the entries of `calls`.
     positions: HashMap<PolicyId, usize>,
     /// Parallel to the entries of `calls`.
     pub(super) origins: Vec<Origin>,
@@ -79,9 +79,10 @@ impl Policies {
                 return Err(LoadError { faults });
             }
         };
-        let calls = loaded.calls.iter().enumerate();
+        let evaluated = loaded.calls.iter().enumerate();
+        let evaluated = evaluated.filter_map(|(at, entry)| Some((entry.policy.as_ref()?, at)));
         Ok(Self {
-            positions: calls.map(|(at, entry)| (entry.policy.id().clone(), at)).collect(),
+            positions: evaluated.map(|(policy, at)| (policy.id().clone(), at)).collect(),
             world,
             vocabulary: loaded.vocabulary,
             calls: Index::new(loaded.calls),
@@ -200,8 +201,13 @@ impl Policies {
             | Target::Caller => &self.lists,
         };
         let Ok(place) = self.place(question, index) else { return false };
-        if !place.slice.permits {
+        let holds = |effect| place.slice.holding.iter().any(|(_, held)| *held == effect);
+        let (permitted, forbidden) = (holds(Effect::Permit), holds(Effect::Forbid));
+        if forbidden || !place.slice.permits {
             return false;
+        }
+        if place.slice.is_settled() {
+            return permitted;
         }
         let Ok((scene, slice)) = self.stage(question, place) else { return false };
         let Ok(request) = scene.request(None) else { return false };
@@ -211,7 +217,14 @@ impl Policies {
             let cedar_policy::AuthorizationError::PolicyEvaluationError(error) = error;
             slice.fixed.policy(error.policy_id()).is_none_or(|at| at.effect() == Effect::Forbid)
         });
-        response.decision() == cedar_policy::Decision::Allow && !failed_forbid
+        let permitted = match response.decision() {
+            cedar_policy::Decision::Allow => true,
+            // No forbid holds if no policy does.
+            cedar_policy::Decision::Deny => {
+                permitted && response.diagnostics().reason().next().is_none()
+            }
+        };
+        permitted && !failed_forbid
     }
 
     fn prepare(&self, question: &Question<'_>) -> Result<Prepared, Refusal> {
@@ -220,13 +233,18 @@ impl Policies {
         }
         let place = self.place(question, &self.calls)?;
         let mut fixed = Outcome::default();
-        if place.slice.is_empty() {
-            // What a stranger asks for, mostly: no policy speaks of it.
+        for (position, effect) in &place.slice.holding {
+            fixed.add(*position, *effect);
+        }
+        if place.slice.is_settled() {
+            // Also what a stranger asks for, mostly: no policy speaks of it.
             return Ok(Prepared::Settled(self.decision(fixed, place.action.class)));
         }
         let (scene, slice) = self.stage(question, place)?;
         let request = scene.request(None)?;
-        self.evaluate(&scene, &request, &slice.fixed, &mut fixed);
+        if !slice.fixed.is_empty() {
+            self.evaluate(&scene, &request, &slice.fixed, &mut fixed);
+        }
         let otherwise = self.decision(fixed.clone(), scene.action.class);
         Ok(match &slice.varying {
             Some(varying) if fixed.forbids.is_empty() && fixed.errors.is_empty() => {
@@ -508,7 +526,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    fn add(&mut self, position: usize, effect: Effect) {
+    pub(super) fn add(&mut self, position: usize, effect: Effect) {
         match effect {
             Effect::Permit => self.permits.push(position),
             Effect::Forbid => self.forbids.push(position),

@@ -57,10 +57,11 @@ pub(super) fn validate(
 /// The policies to check, and for each policy which of them stands for it.
 fn representatives<'p, 's>(parsed: &'p [Parsed<'s>]) -> (Vec<&'p Parsed<'s>>, Vec<usize>) {
     let (mut firsts, mut stand_for) = (vec![], vec![]);
-    let mut known: HashMap<Kind, usize> = HashMap::new();
+    let mut known: HashMap<&Kind, usize> = HashMap::new();
     for parsed in parsed {
         let next = firsts.len();
-        let first = Kind::of(parsed).map_or(next, |kind| *known.entry(kind).or_insert(next));
+        let kind = parsed.kind.as_ref();
+        let first = kind.map_or(next, |kind| *known.entry(kind).or_insert(next));
         if first == next {
             firsts.push(parsed);
         }
@@ -71,7 +72,7 @@ fn representatives<'p, 's>(parsed: &'p [Parsed<'s>]) -> (Vec<&'p Parsed<'s>>, Ve
 
 /// All that validation looks at in a policy that is nothing but a scope.
 #[derive(PartialEq, Eq, Hash)]
-struct Kind {
+pub(super) struct Kind {
     principal: Reach,
     /// `None` for any.
     actions: Option<(bool, Vec<EntityUid>)>,
@@ -90,9 +91,9 @@ enum Reach {
 
 impl Kind {
     /// `None` for a policy that has to be checked by itself.
-    fn of(Parsed { policy, statement, .. }: &Parsed<'_>) -> Option<Self> {
+    pub(super) fn of(policy: &Policy, text: &str) -> Option<Self> {
         // A backslash may write a letter that isn't plain.
-        let plain = statement.text.is_ascii() && !statement.text.contains('\\');
+        let plain = text.is_ascii() && !text.contains('\\');
         if !plain || policy.has_non_scope_constraint() {
             return None;
         }
@@ -122,9 +123,11 @@ impl Kind {
 }
 
 fn is_sound(validator: &Validator, policies: &[&Parsed<'_>]) -> bool {
-    let policies = policies.iter().map(|parsed| parsed.policy.clone());
-    PolicySet::from_policies(policies).is_ok_and(|set| {
-        validator.validate(&set, ValidationMode::Strict).validation_passed_without_warnings()
+    let policies: Result<Vec<Policy>, _> = policies.iter().map(|parsed| parsed.policy()).collect();
+    policies.is_ok_and(|policies| {
+        PolicySet::from_policies(policies).is_ok_and(|set| {
+            validator.validate(&set, ValidationMode::Strict).validation_passed_without_warnings()
+        })
     })
 }
 

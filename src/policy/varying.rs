@@ -6,9 +6,8 @@
 use cedar_policy::{Effect, Policy, PolicySet, PolicySetError};
 
 use super::{
-    analysis::without_scope,
+    analysis::{InputPath, without_scope},
     condition::Condition,
-    index::Entry,
     input::{Lifted, Wanted},
 };
 
@@ -37,13 +36,16 @@ struct Plain {
 
 impl Varying {
     /// Takes policies apart, each with its position.
-    pub(crate) fn new(entries: &[(usize, &Entry)]) -> Result<Self, Box<PolicySetError>> {
+    pub(crate) fn new(
+        policies: &[(usize, &Policy, &[InputPath])],
+        past_input: bool,
+    ) -> Result<Self, Box<PolicySetError>> {
         let mut all = PolicySet::new();
         let (mut plain, mut facts, mut rest) = (vec![], vec![], PolicySet::new());
         let mut wanted = Wanted::default();
-        for &(position, Entry { policy, inputs, .. }) in entries {
+        for &(position, policy, inputs) in policies {
             // Either form says the same here; the one without scope is cheaper.
-            let unscoped = without_scope(policy).unwrap_or_else(|_| Policy::clone(policy));
+            let unscoped = without_scope(policy).unwrap_or_else(|_| policy.clone());
             match Condition::of(policy, &mut facts) {
                 Some(condition) => {
                     plain.push(Plain { position, effect: policy.effect(), condition });
@@ -53,7 +55,6 @@ impl Varying {
             all.add(unscoped)?;
             inputs.iter().for_each(|path| wanted.add(path));
         }
-        let past_input = entries.iter().any(|(_, entry)| entry.past_input);
         Ok(Self { all, plain, facts, rest, wanted, past_input })
     }
 
