@@ -20,7 +20,10 @@ use std::{
 use lictor::telemetry::Clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use tokio::time::{Instant, interval, sleep, sleep_until};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, interval, sleep, sleep_until},
+};
 
 use self::{load::Load, upstream::Upstream};
 use crate::subject::{CA, Lictor, Setup};
@@ -60,8 +63,8 @@ async fn nothing_is_lost_in_minutes() {
 async fn soak(weight: Weight) {
     allow_many();
     let mut upstream = Upstream::start().await;
-    let idle = "timeouts: { idle: 1s }";
-    let setup = Setup::to(&upstream.url()).upstream(idle).with("drain: 10s");
+    let keys = "timeouts: { idle: 1s }, breaker: { open: 200ms, maxOpen: 400ms }";
+    let setup = Setup::to(&upstream.url()).upstream(keys).with("drain: 10s");
     let old = setup.start().await;
     let files = old.descriptors(usize::MAX).await;
     let start = Instant::from_std(Clock.instant());
@@ -70,10 +73,15 @@ async fn soak(weight: Weight) {
     let changes = tokio::spawn(change(old.directory().to_owned()));
     let deaths = Arc::new(AtomicUsize::new(0));
     let told = Arc::clone(&deaths);
+    let (enough, mut over) = oneshot::channel::<()>();
     let dying = tokio::spawn(async move {
         let mut deaths = 0;
         loop {
-            sleep(Duration::from_secs(6)).await;
+            tokio::select! {
+                () = sleep(Duration::from_secs(6)) => {}
+                // The sender says nothing; that it has gone is the signal.
+                _ = &mut over => return upstream,
+            }
             upstream.die();
             deaths += 1;
             sleep(Duration::from_millis(700)).await;
@@ -93,15 +101,17 @@ async fn soak(weight: Weight) {
     let warm = new.resident();
     sleep_until(after(1.0)).await;
     table.grown("memory of the second process", warm, new.resident(), weight.growth);
-    dying.abort();
+    drop(enough);
+    let upstream = dying.await.expect("it lives");
     changes.abort();
-    let _ = tokio::join!(dying, changes);
+    let _ = changes.await;
     let busy = new.descriptors(usize::MAX).await;
     let mut tally = load.end().await;
     table.row("descriptors: at first, under load", format!("{files}, {busy}"));
     let after = new.descriptors(files).await;
     table.row("descriptors afterwards", after);
     drain(new, &mut tally, &mut table).await;
+    drop(upstream);
     table.row("deaths of the upstream", deaths.load(Ordering::Relaxed));
     for (what, count) in &tally.seen {
         table.row(what, count);

@@ -75,6 +75,8 @@ impl Load {
     pub(super) async fn begin_last(places: Places) -> Self {
         let stop = watch::Sender::new(true);
         let mut workers = JoinSet::new();
+        let settled = settled(places).await;
+        workers.spawn(async { settled });
         for index in 0..30 {
             let transport = TRANSPORTS[index % 3];
             let mut stop = stop.subscribe();
@@ -104,6 +106,20 @@ impl Load {
         }
         all
     }
+}
+
+/// Reads until the upstream answers again and its breaker is closed: it may have died just before.
+async fn settled(places: Places) -> Tally {
+    let mut tally = Tally::default();
+    let answers = async {
+        while tally.seen.get("calls answered").is_none_or(|answers| *answers < 5) {
+            let mut caller = places.caller(TRANSPORTS[0]).await;
+            once(&mut caller, LIST, &mut tally).await;
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, answers).await.expect("the upstream answers again");
+    tally
 }
 
 /// Calls of every kind, one after another: over HTTP/1.1 with a connection for each.
