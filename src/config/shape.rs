@@ -27,7 +27,7 @@ pub(super) use upstream::{
     UpstreamTimeouts,
 };
 
-pub(super) use delegation::{Delegation, Mode as DelegationMode, Origin, Pair};
+pub(super) use delegation::{Ambient, Delegation, Mode as DelegationMode, Origin, Pair};
 
 /// Configuration of one Lictor process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -16,6 +16,9 @@ pub struct Settings {
     pub lifetime: Duration,
     /// `(from, to)`: `from` may call `to` although `to` is in the chain already.
     pub revisits: Vec<(SpiffeId, SpiffeId)>,
+    /// Whether a workload's call that says nothing of its cause may be made for all callers that are live at once, by
+    /// what is permitted to all of them. Otherwise such a call has to say for whom it is.
+    pub ambient: bool,
     /// The tenant that chains which begin here are for, 1 to 64 bytes.
     pub tenant: Option<Box<str>>,
     /// `(from, to)`: trust domains between which a hop may go.
@@ -60,6 +63,7 @@ impl Default for Settings {
             max_depth: 5,
             lifetime: Duration::from_secs(15 * 60),
             revisits: Vec::new(),
+            ambient: true,
             tenant: None,
             domains: Vec::new(),
         }

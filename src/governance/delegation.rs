@@ -17,7 +17,7 @@
 
 use super::chain::{Facts, Findings, Request, Stage, Verdict};
 use crate::{
-    delegation::{Behalf, Chain, Hop, Limit, Mode, Objection, Settings},
+    delegation::{Behalf, Chain, Hop, Limit, Mode, Objection, Settings, link::Rung},
     denial::Denial,
     policy::{
         Delegation,
@@ -37,6 +37,13 @@ impl DelegationStage {
     /// A stage under these settings; without any, it judges calls with a chain only.
     pub fn new(settings: Option<Settings>) -> Self {
         Self { settings }
+    }
+
+    /// A workload's call that doesn't say which of several callers it is for, where it has to.
+    fn is_vague(&self, request: &Request<'_>) -> bool {
+        let may_be = self.settings.as_ref().is_none_or(|settings| settings.ambient);
+        let vague = request.behalf.rung() == Some(Rung::Ambient);
+        vague && !may_be && request.asked.is_none() && !request.call.method.introduces()
     }
 
     /// A caller that acts by itself, or a workload that does so for callers who do.
@@ -68,6 +75,9 @@ impl Stage for DelegationStage {
             && let Err(denial) = self.judge_root(request, facts)
         {
             return Verdict::Deny(denial);
+        }
+        if self.is_vague(request) {
+            return Verdict::Deny(Denial::DelegationAmbiguous);
         }
         for chain in request.behalf.chains() {
             for (at, hop) in chain.hops().enumerate() {

@@ -47,6 +47,7 @@ impl Reader<'_> {
             self.faults.push(&place.key("tenant"), "is 1 to 64 visible ASCII characters");
         }
         Some(Settings {
+            ambient: it.ambient == shape::Ambient::All,
             tenant,
             origins,
             max_depth: it.max_depth.unwrap_or(default.max_depth),

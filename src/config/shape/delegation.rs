@@ -18,6 +18,10 @@ pub(in crate::config) struct Delegation {
     /// How long a chain that begins here lasts; 15m without it.
     #[schemars(example = "15m")]
     pub lifetime: Option<Span>,
+    /// What becomes of a workload's call that says nothing of its cause while several callers are live.
+    #[serde(default)]
+    #[schemars(extend("default" = "all"))]
+    pub ambient: Ambient,
     /// The tenant that chains which begin here are for.
     #[schemars(example = &"acme", length(min = 1, max = 64))]
     pub tenant: Option<String>,
@@ -27,6 +31,18 @@ pub(in crate::config) struct Delegation {
     /// Trust domains between which a hop may go.
     #[serde(default)]
     pub domains: Vec<Pair>,
+}
+
+/// What becomes of a call that says nothing of its cause while several callers are live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub(in crate::config) enum Ambient {
+    /// It is made for all of them, and has to be permitted to all.
+    #[default]
+    All,
+    /// It is refused.
+    Deny,
 }
 
 /// Somebody who may begin a chain.

@@ -222,3 +222,46 @@ proptest! {
             && (caps[0] < 2 || tool != "write"));
     }
 }
+
+#[test]
+fn a_vague_call_is_refused_where_it_has_to_say_for_whom_it_is() {
+    use delegation::link::{Cause, Linked, Rung};
+    let facts = facts("@id(\"all\") permit (principal, action, resource);");
+    let caller = crate::identity::SpiffeId::parse("spiffe://td/agent-a").expect("an ID");
+    let origins = vec![Origin { who: Who::parse("spiffe://td/*").expect("who"), mode: Mode::Full }];
+    for (ambient, rung, tool, permit) in [
+        (true, Rung::Ambient, "echo", true),
+        (false, Rung::Ambient, "echo", false),
+        (false, Rung::Ambient, "", true),
+        (false, Rung::Handle, "echo", true),
+        (false, Rung::Single, "echo", true),
+        (false, Rung::Root, "echo", true),
+    ] {
+        let settings =
+            delegation::Settings { ambient, origins: origins.clone(), ..Default::default() };
+        let stages =
+            Chain::new(vec![Box::new(PolicyStage), Box::new(DelegationStage::new(Some(settings)))]);
+        let behalf = Behalf::itself(Mode::Full);
+        let cause = Cause { call_id: uuid::Uuid::nil(), caller: caller.clone(), behalf };
+        let behalf = Behalf::linked(&Linked { rung, causes: vec![Arc::new(cause)] });
+        let call = call_of(tool);
+        let principal = Principal { id: caller.clone(), proof: Proof::Own };
+        let request = Request {
+            principal: &principal,
+            call: &call,
+            asked: None,
+            server: "s",
+            callee: None,
+            listener: "out",
+            behalf: &behalf,
+            shadow: false,
+        };
+        match stages.evaluate(&request, &facts) {
+            Ok(_) => assert!(permit, "{ambient} {rung:?} {tool}"),
+            Err(refusal) => {
+                assert!(matches!(refusal.denial, Denial::DelegationAmbiguous), "{refusal:?}");
+                assert!(!permit, "{ambient} {rung:?} {tool}");
+            }
+        }
+    }
+}
