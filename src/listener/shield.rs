@@ -9,8 +9,8 @@
 //! may use a new one for each connection. What a header says of addresses plays no part.
 //!
 //! INVARIANT: what is remembered is bounded, however many addresses come: the buckets by the connections that
-//! the machine can accept in a second and [`SWEEP`] more, the rest by the connections that are open and
-//! [`MOST_OPENING`]. Beyond these, connections that are opening aren't counted; the other two limits go on.
+//! the machine can accept in a second and `SWEEP` more, the rest by the connections that are open and
+//! `MOST_OPENING`. Beyond these, connections that are opening aren't counted; the other two limits go on.
 
 use std::{
     collections::{HashMap, VecDeque},
