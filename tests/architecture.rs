@@ -16,7 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "cli",
         &[
             "bridge", "server", "config", "ledger", "policy", "identity", "listener", "protocol",
-            "proxy", "upstream",
+            "proxy", "state", "upstream",
         ],
     ),
     (

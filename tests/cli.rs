@@ -47,6 +47,16 @@ fn folder(config: &str) -> TempDir {
 }
 
 #[test]
+fn check_tells_limits_and_where_state_is() {
+    let limit = "rateLimits: [{ name: per-agent, rate: 10/1m }]";
+    let folder = folder(&format!("{GOOD}{limit}\nstate: {{ directory: owners }}\n"));
+    let told = lictor(&["check", "lictor.yaml"], folder.path());
+    let told = text(&told.stdout);
+    assert!(told.contains("\nlimit per-agent\n"), "{told}");
+    assert!(told.contains("\nstate: ") && told.contains("owners\n"), "{told}");
+}
+
+#[test]
 fn check_tells_what_a_good_file_would_run() {
     let folder = folder(GOOD);
     let output = lictor(&["check", "lictor.yaml"], folder.path());
@@ -59,6 +69,7 @@ fn check_tells_what_a_good_file_would_run() {
          upstream files: http://127.0.0.1:9000/mcp, loopback\n\
          policies: policies\n\
          ledger: ledger\n\
+         state: in memory\n\
          administration: 127.0.0.1:9440\n\
          health: with administration\n\
          drain: 25s\n\

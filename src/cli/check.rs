@@ -15,6 +15,7 @@ use crate::{
     listener::Door,
     policy::{self, Policies},
     proxy::settings::Refusals,
+    state,
     upstream::{Verification, settings::Server},
 };
 
@@ -105,8 +106,18 @@ fn summarise(config: &Config, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
+    for limit in &config.rate_limits {
+        writeln!(out, "limit {}", limit.name)?;
+    }
     writeln!(out, "policies: {}", config.policy.directory.display())?;
     writeln!(out, "ledger: {}", config.ledger.directory.display())?;
+    match &config.state {
+        state::Settings::Memory => writeln!(out, "state: in memory")?,
+        state::Settings::Directory(path) => writeln!(out, "state: {}", path.display())?,
+        state::Settings::Redis(redis) => {
+            writeln!(out, "state: Redis at {}:{}", redis.host, redis.port)?;
+        }
+    }
     writeln!(out, "administration: {}", config.admin.admin)?;
     match config.admin.health {
         Some(health) => writeln!(out, "health: {health}")?,
