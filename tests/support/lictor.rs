@@ -503,7 +503,8 @@ impl Lictor {
     async fn ledger(&self, arguments: &[&str]) -> Output {
         let mut command = command(self.directory(), &["ledger"]);
         let output = command.args(arguments).arg("ledger").output();
-        timeout(PATIENCE, output).await.expect("in time").expect("the binary runs")
+        // A soak leaves hundreds of thousands of entries.
+        timeout(PATIENCE * 10, output).await.expect("in time").expect("the binary runs")
     }
 }
 

@@ -189,7 +189,7 @@ async fn listen(
     while !*stop.borrow() {
         let mut caller = places.caller(transport).await;
         follow(&mut caller, modern, &mut tally, &mut stop).await;
-        sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(500)).await;
     }
     tally
 }
