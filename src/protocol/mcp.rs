@@ -142,31 +142,7 @@ fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
         }
     };
     let index = document.into_index();
-    let Read {
-        era,
-        kind,
-        method,
-        targets,
-        version,
-        session,
-        continuation,
-        progress_token,
-        arguments,
-    } = read;
-    Ok(Call {
-        era,
-        kind,
-        method,
-        targets,
-        version,
-        session,
-        continuation,
-        progress_token,
-        body,
-        a2a: None,
-        arguments,
-        index,
-    })
+    Ok(read.with(body, index))
 }
 
 fn unreadable(error: ScanError, era: Era) -> DecodeError {
@@ -185,6 +161,25 @@ struct Read {
     continuation: Option<Continuation>,
     progress_token: Option<ProgressToken>,
     arguments: Option<usize>,
+}
+
+impl Read {
+    fn with(self, body: Bytes, index: json::Index) -> Call {
+        Call {
+            era: self.era,
+            kind: self.kind,
+            method: self.method,
+            targets: self.targets,
+            version: self.version,
+            session: self.session,
+            continuation: self.continuation,
+            progress_token: self.progress_token,
+            body,
+            a2a: None,
+            arguments: self.arguments,
+            index,
+        }
+    }
 }
 
 /// The caller's answer to a request of the server. The era is the header's: a response has no
