@@ -92,7 +92,7 @@ fn rpc(
         return Err(fault(Fault::HttpMethod, head.era(), detail));
     }
     head.check_media_type(&["application/json"], head.era())?;
-    let document = json::scan(&body, json::Limits::default())
+    let document = json::scan_and_digest(&body, json::Limits::default())
         .map_err(|error| unreadable(error, head.era()))?;
     let message = Message::read(&document).map_err(|refused| DecodeError {
         id: refused.id,
@@ -163,8 +163,8 @@ fn rest(
         gathered.read(rule, era, None).map_err(&refuse)?;
     } else if has_body {
         head.check_media_type(&["application/a2a+json", "application/json"], era)?;
-        let document =
-            json::scan(&body, json::Limits::default()).map_err(|error| unreadable(error, era))?;
+        let document = json::scan_and_digest(&body, json::Limits::default())
+            .map_err(|error| unreadable(error, era))?;
         gathered.read(rule, era, Some(document.root())).map_err(&refuse)?;
         index = document.into_index();
     } else {

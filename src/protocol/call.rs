@@ -239,6 +239,11 @@ impl Call {
         self.arguments.map(|start| self.index.value(&self.body, start))
     }
 
+    /// The SHA-256 of `body`.
+    pub fn digest(&self) -> [u8; 32] {
+        self.index.digest().unwrap_or_else(|| Sha256::digest(&self.body).into())
+    }
+
     /// A text in `params._meta`, where MCP carries what other protocols have headers for.
     pub fn meta(&self, name: &str) -> Option<Cow<'_, str>> {
         let start = self.body.iter().position(|byte| !byte.is_ascii_whitespace())?;

@@ -16,7 +16,9 @@
 
 use std::borrow::Cow;
 
+mod digest;
 mod keys;
+mod marks;
 mod scan;
 mod string;
 mod value;
@@ -24,7 +26,8 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use scan::{Limits, ScanError, scan};
+use marks::Marks;
+pub use scan::{Limits, ScanError, scan, scan_and_digest};
 pub use value::{Elements, Kind, Member, Members, Value};
 
 /// Containers shorter than this many bytes are walked again instead of remembered.
@@ -54,18 +57,18 @@ impl<'a> Document<'a> {
 /// key as it was sent, without its quotation marks. Exact for every text that is JSON, nonsense for
 /// others, and cheaper than [`scan`].
 pub(super) fn has_key(bytes: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
-    let mut at = 0;
-    // Quotation marks stand close together, except within strings.
-    while let Some(gap) = bytes.get(at..).and_then(|rest| rest.iter().position(|&b| b == b'"')) {
-        let start = at + gap + 1;
-        let end = string::closing_quote(bytes, start);
-        at = end + 1;
-        let rest = bytes.get(at..).unwrap_or_default();
+    let marks = Marks::of(bytes);
+    let mut opening = marks.next_quote(bytes, 0);
+    while opening < bytes.len() {
+        let start = opening + 1;
+        let end = marks.next_quote(bytes, start);
+        let rest = bytes.get(end + 1..).unwrap_or_default();
         if rest.trim_ascii_start().first() == Some(&b':')
             && is(bytes.get(start..end).unwrap_or_default())
         {
             return true;
         }
+        opening = marks.next_quote(bytes, end + 1);
     }
     false
 }
@@ -75,12 +78,13 @@ pub(super) fn decoded(key: &[u8]) -> Cow<'_, str> {
     string::decode(key)
 }
 
-/// Where the longer containers of a scanned text end, so that a cursor can step over them.
-///
-/// Sorted by start, as the scanner meets them.
+/// What is known of a scanned text: where its longer containers end, so that a cursor can step over
+/// them, and its SHA-256, if that was asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
+    /// Sorted by start, as the scanner meets them.
     spans: Vec<(u32, u32)>,
+    digest: Option<[u8; 32]>,
 }
 
 impl Index {
@@ -93,7 +97,7 @@ impl Index {
     }
 
     fn with_capacity(containers: usize) -> Self {
-        Self { spans: Vec::with_capacity(containers) }
+        Self { spans: Vec::with_capacity(containers), digest: None }
     }
 
     fn open(&mut self, start: usize) -> usize {
@@ -108,6 +112,11 @@ impl Index {
         } else if let Some(span) = self.spans.get_mut(opened - 1) {
             span.1 = narrow(end);
         }
+    }
+
+    /// The SHA-256 of the text, if [`scan_and_digest`] has read it.
+    pub(super) fn digest(&self) -> Option<[u8; 32]> {
+        self.digest
     }
 
     fn end_of(&self, start: usize) -> Option<usize> {

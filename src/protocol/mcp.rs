@@ -123,8 +123,8 @@ fn bodiless(
 
 fn post(head: &Head<'_>, body: Bytes) -> Result<Call, DecodeError> {
     head.check_media_type()?;
-    let document =
-        json::scan(&body, json::Limits::default()).map_err(|error| unreadable(error, head.era))?;
+    let document = json::scan_and_digest(&body, json::Limits::default())
+        .map_err(|error| unreadable(error, head.era))?;
     let message = Message::read(&document).map_err(|refused| DecodeError {
         id: refused.id,
         ..fault(refused.fault, head.era, refused.detail)

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Method;
-use pingora::protocols::http::ServerSession;
+use pingora::{http::RequestHeader, protocols::http::ServerSession};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
@@ -17,7 +18,7 @@ use crate::{
     governance::Owned,
     identity::{Peer, PeerError, Principal, Proof, Source},
     listener::{self, Door},
-    protocol::{Protocol, a2a, mcp},
+    protocol::{Call, Protocol, a2a, mcp},
 };
 
 impl Proxy {
@@ -50,20 +51,13 @@ impl Proxy {
         // The body may have taken longer than the identity was believed.
         self.still_believed(peer.as_deref())?;
         exchange.fully_read();
-        exchange.request_digest = Some(Sha256::digest(&bytes).into());
-        let request = session.req_header();
-        if request.method != Method::POST && !bytes.is_empty() {
-            return Err(Denial::Framing("only POST has a body here"));
-        }
-        let (method, headers) = (&request.method, &request.headers);
-        let call = match (served.route.protocol, &leg) {
-            (Protocol::Mcp, Leg::Whole | Leg::Stream) => mcp::decode(method, headers, bytes),
-            (Protocol::Mcp, Leg::Message(_)) => mcp::decode_posted(headers, bytes),
-            (Protocol::A2a, _) => {
-                a2a::decode(method, &way.below, way.query.as_deref(), headers, bytes)
-            }
-        };
-        let call = call.map_err(Denial::Undecodable)?;
+        let call = decode(session.req_header(), way, &leg, &bytes);
+        // What decodes has made its digest on the way, in less time than it takes by itself.
+        exchange.request_digest = Some(match &call {
+            Ok(call) => call.digest(),
+            Err(_) => Sha256::digest(&bytes).into(),
+        });
+        let call = call?;
         if served.route.message_forms {
             a2a::check_form(&call).map_err(Denial::Undecodable)?;
         }
@@ -132,4 +126,18 @@ impl Proxy {
             (Some(_) | None, _) => Ok(()),
         }
     }
+}
+
+/// What the bytes say on the way that they came.
+fn decode(request: &RequestHeader, way: &Way, leg: &Leg, bytes: &Bytes) -> Result<Call, Denial> {
+    if request.method != Method::POST && !bytes.is_empty() {
+        return Err(Denial::Framing("only POST has a body here"));
+    }
+    let (method, headers, bytes) = (&request.method, &request.headers, bytes.clone());
+    let call = match (way.served.route.protocol, leg) {
+        (Protocol::Mcp, Leg::Whole | Leg::Stream) => mcp::decode(method, headers, bytes),
+        (Protocol::Mcp, Leg::Message(_)) => mcp::decode_posted(headers, bytes),
+        (Protocol::A2a, _) => a2a::decode(method, &way.below, way.query.as_deref(), headers, bytes),
+    };
+    call.map_err(Denial::Undecodable)
 }

@@ -10,7 +10,7 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     scan::{Failed, ScanError, fail},
-    string::{decode, lowest, specials},
+    string::decode,
 };
 
 /// Up to this many keys of an object are compared one by one.
@@ -18,6 +18,9 @@ const FEW_KEYS: usize = 16;
 
 /// Bits for each key of a larger object, so that few keys share one by chance.
 const BITS_PER_KEY: usize = 16;
+
+/// Bytes that are loaded at once.
+const WORD: usize = 8;
 
 /// The keys of all open objects; an object's keys are the last ones on the stack while it closes.
 pub(super) struct Keys {
@@ -52,15 +55,17 @@ impl Keys {
         Object { base: self.stack.len(), seen: 0 }
     }
 
-    /// Adds the key whose raw form stands at `span` to the innermost open object.
+    /// Adds the key whose raw form stands at `span` to the innermost open object; `escaped` is
+    /// whether it has escapes.
     #[inline(always)]
     pub(super) fn add(
         &mut self,
         object: &mut Object,
         bytes: &[u8],
         span: Range<usize>,
-        hash: u64,
+        escaped: bool,
     ) -> Result<(), Failed> {
+        let hash = if escaped { decoded_hash(bytes, &span) } else { plain_hash(bytes, &span) };
         // Fits: texts of 4 GiB are refused before.
         let key = Key { hash, start: span.start as u32, len: (span.end - span.start) as u32 };
         let bit = 1 << (hash >> 58);
@@ -161,45 +166,47 @@ fn compare_decoded(bytes: &[u8], left: &Key, right: &Key) -> Ordering {
     decode(raw(left)).cmp(&decode(raw(right)))
 }
 
-/// The length and the hash of the key whose content starts at `at`, if it is one of the many that
-/// are shorter than a block and have no escapes. The last bytes of a text are left to [`hash`], too.
+/// The [`hash`] of the key at `span`, which has no escapes. Most are short, and have bytes before
+/// them that can be loaded with them.
 #[inline(always)]
-pub(super) fn short_key(bytes: &[u8], at: usize) -> Option<(usize, u64)> {
-    let block: &[u8; 16] = bytes.get(at..at + 16)?.first_chunk()?;
-    let (head, tail) = halves(block);
-    let head_specials = specials(head);
-    let (len, hash) = if head_specials != 0 {
-        let len = lowest(head_specials);
-        (len, mix(head & below(head_specials), len as u64))
-    } else {
-        let tail_specials = specials(tail);
-        let len = 8 + lowest(tail_specials);
-        (len, mix(head, tail & below(tail_specials) ^ len as u64))
-    };
-    // Fails when there is no special byte at all, and when the first one is an escape or a fault.
-    (block.get(len) == Some(&b'"')).then_some((len, hash))
+fn plain_hash(bytes: &[u8], span: &Range<usize>) -> u64 {
+    let len = span.end - span.start;
+    let before = span.end.checked_sub(WORD).and_then(|start| bytes.get(start..span.end));
+    match before.and_then(<[u8]>::first_chunk) {
+        Some(last) if len <= WORD => {
+            let unwanted = 8 * (WORD - len) as u32;
+            short_hash(u64::from_le_bytes(*last).checked_shr(unwanted).unwrap_or_default(), len)
+        }
+        Some(_) | None => hash(bytes.get(span.clone()).unwrap_or_default()),
+    }
+}
+
+#[inline(never)]
+fn decoded_hash(bytes: &[u8], span: &Range<usize>) -> u64 {
+    hash(decode(bytes.get(span.clone()).unwrap_or_default()).as_bytes())
 }
 
 /// Tells keys apart quickly. Nothing depends on collisions being hard to find.
-pub(super) fn hash(key: &[u8]) -> u64 {
-    let (blocks, rest) = key.as_chunks::<16>();
-    let mut last = [0; 16];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
+fn hash(key: &[u8]) -> u64 {
+    let Some(last) = key.last_chunk::<WORD>() else {
+        let mut word = [0; WORD];
+        for (to, from) in word.iter_mut().zip(key) {
+            *to = *from;
+        }
+        return short_hash(u64::from_le_bytes(word), key.len());
+    };
+    let (words, _) = key.as_chunks::<WORD>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    match key.len() {
+        WORD => short_hash(u64::from_le_bytes(*last), WORD),
+        len => words.fold(u64::from_le_bytes(*last) ^ len as u64, mix),
     }
-    let (head, tail) = halves(&last);
-    let state = mix(head, tail ^ rest.len() as u64);
-    blocks.iter().map(halves).fold(state, |state, (head, tail)| mix(state ^ head, tail))
 }
 
-fn halves(block: &[u8; 16]) -> (u64, u64) {
-    let whole = u128::from_le_bytes(*block);
-    (whole as u64, (whole >> 64) as u64)
-}
-
-/// All bits of the bytes below the lowest mark.
-fn below(marks: u64) -> u64 {
-    ((marks & marks.wrapping_neg()) >> 7).wrapping_sub(1)
+/// The hash of a key that is one word long at most.
+#[inline(always)]
+fn short_hash(word: u64, len: usize) -> u64 {
+    mix(word, len as u64)
 }
 
 /// Two words into one whose high bits depend on every bit of both.
@@ -211,7 +218,7 @@ fn mix(left: u64, right: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bits, Key, hash, repeated, short_key};
+    use super::{Bits, Key, decoded_hash, hash, plain_hash, repeated};
 
     /// The keys "00" to "99", all with the same hash, and one more.
     fn colliding(last: u32) -> (Vec<u8>, Vec<Key>) {
@@ -230,17 +237,26 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_hashing_agree() {
-        for len in 0..=16 {
+    fn all_ways_of_hashing_agree() {
+        for len in 0..=40 {
             let key = "k".repeat(len);
-            let text = format!("{key}\"{}", " ".repeat(16));
-            let expected = (len < 16).then(|| (len, hash(key.as_bytes())));
-            assert_eq!(short_key(text.as_bytes(), 0), expected, "{len}");
-            for stop in ["\\", "\n", ""] {
-                let text = format!("{key}{stop}");
-                assert_eq!(short_key(text.as_bytes(), 0), None, "{text:?}");
-                let text = format!("{text:\u{e9}<16}");
-                assert_eq!(short_key(text.as_bytes(), 0), None, "{text:?}");
+            for before in ["", "{\"", "{\"before\":1,\""] {
+                let text = format!("{before}{key}\"");
+                let span = before.len()..before.len() + len;
+                assert_eq!(plain_hash(text.as_bytes(), &span), hash(key.as_bytes()), "{len}");
+                assert_eq!(decoded_hash(text.as_bytes(), &span), hash(key.as_bytes()), "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_key_counts() {
+        for len in 1..=40 {
+            let key = vec![b'k'; len];
+            for place in 0..len {
+                let mut other = key.clone();
+                other[place] = b'l';
+                assert_ne!(hash(&key), hash(&other), "{len} {place}");
             }
         }
     }

@@ -4,11 +4,7 @@
 //! containers stays in registers. Every step first tries what compact texts have at that place; the
 //! rest (white space, escapes, fractions) is kept in functions of its own, out of the way.
 
-use super::{
-    Document, Index,
-    keys::{Keys, Object, hash, short_key},
-    string::{decode, hex_unit, plain_end},
-};
+use super::{Document, Index, digest::Digest, keys::Keys, marks::Marks, string::hex_unit};
 
 /// Keeps the scanner's own stack within a few dozen KiB.
 const MAX_DEPTH: usize = 256;
@@ -75,6 +71,22 @@ impl ScanError {
 /// slow), and memory in proportion to the keys that are open at once and to the containers of 64
 /// bytes or more.
 pub fn scan(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
+    scan_with(bytes, limits, Digest::unwanted()).map(|(document, _)| document)
+}
+
+/// As [`scan`], and the document knows its SHA-256 then, in less time than it takes to make it by
+/// itself.
+pub fn scan_and_digest(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
+    let (mut document, digest) = scan_with(bytes, limits, Digest::wanted())?;
+    document.index.digest = Some(digest.finish(bytes));
+    Ok(document)
+}
+
+fn scan_with(
+    bytes: &[u8],
+    limits: Limits,
+    digest: Digest,
+) -> Result<(Document<'_>, Digest), ScanError> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(ScanError::TooLong);
     }
@@ -89,16 +101,18 @@ pub fn scan(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
     }
     let mut scanner = Scanner {
         depth: limits.depth.min(MAX_DEPTH),
+        marks: Marks::of(bytes),
+        digest,
         keys: Keys::with_capacity((bytes.len() / 32).clamp(8, 1024)),
         index: Index::with_capacity(16),
     };
-    let root = skip_space(bytes, 0);
-    let end = scanner.value(bytes, root, 0).map_err(|error| *error)?;
-    let end = skip_space(bytes, end);
+    let (root, first) = next(bytes, 0);
+    let end = scanner.value(bytes, root, first, 0).map_err(|error| *error)?;
+    let (end, _) = next(bytes, end);
     if end != bytes.len() {
         return Err(ScanError::Trailing(end));
     }
-    Ok(Document { bytes, root, index: scanner.index })
+    Ok((Document { bytes, root, index: scanner.index }, scanner.digest))
 }
 
 /// The offset just past what was scanned.
@@ -109,15 +123,17 @@ pub(super) type Failed = Box<ScanError>;
 
 struct Scanner {
     depth: usize,
+    marks: Marks,
+    digest: Digest,
     keys: Keys,
     index: Index,
 }
 
 impl Scanner {
     #[inline(always)]
-    fn value(&mut self, bytes: &[u8], at: usize, depth: usize) -> Scanned {
-        match byte(bytes, at) {
-            b'"' => string(bytes, at + 1).map(|(end, _)| end),
+    fn value(&mut self, bytes: &[u8], at: usize, first: u8, depth: usize) -> Scanned {
+        match first {
+            b'"' => self.string(bytes, at + 1).map(|(end, _)| end),
             b'{' => {
                 let opened = self.open(at, depth)?;
                 let end = self.object(bytes, at + 1, depth + 1)?;
@@ -148,24 +164,20 @@ impl Scanner {
     }
 
     fn object(&mut self, bytes: &[u8], at: usize, depth: usize) -> Scanned {
-        let mut at = skip_space(bytes, at);
-        if byte(bytes, at) == b'}' {
+        let (mut at, first) = next(bytes, at);
+        if first == b'}' {
             return Ok(at + 1);
         }
         let mut object = self.keys.open();
         loop {
             at = expect(bytes, at, b'"')?;
-            let end = match short_key(bytes, at) {
-                Some((len, hash)) => {
-                    self.keys.add(&mut object, bytes, at..at + len, hash)?;
-                    at + len + 1
-                }
-                None => self.key(bytes, at, &mut object)?,
-            };
-            at = expect(bytes, end, b':')?;
-            at = self.value(bytes, skip_space(bytes, at), depth)?;
+            let (end, escaped) = self.string(bytes, at)?;
+            self.keys.add(&mut object, bytes, at..end - 1, escaped)?;
+            let (start, first) = next(bytes, expect(bytes, end, b':')?);
+            at = self.value(bytes, start, first, depth)?;
+            self.digest.reach(bytes, at);
             match more(bytes, at, b'}')? {
-                (next, true) => at = next,
+                (after, true) => at = after,
                 (end, false) => {
                     self.keys.close(&object, bytes)?;
                     return Ok(end);
@@ -175,28 +187,39 @@ impl Scanner {
     }
 
     fn array(&mut self, bytes: &[u8], at: usize, depth: usize) -> Scanned {
-        let mut at = skip_space(bytes, at);
-        if byte(bytes, at) == b']' {
+        let (mut at, mut first) = next(bytes, at);
+        if first == b']' {
             return Ok(at + 1);
         }
         loop {
-            at = self.value(bytes, skip_space(bytes, at), depth)?;
+            at = self.value(bytes, at, first, depth)?;
+            self.digest.reach(bytes, at);
             match more(bytes, at, b']')? {
-                (next, true) => at = next,
+                (after, true) => (at, first) = next(bytes, after),
                 (end, false) => return Ok(end),
             }
         }
     }
 
-    /// Steps over a key of any kind; its content starts at `at`.
-    #[inline(never)]
-    fn key(&mut self, bytes: &[u8], at: usize, object: &mut Object) -> Scanned {
-        let (end, escaped) = string(bytes, at)?;
-        let content = at..end - 1;
-        let raw = bytes.get(content.clone()).unwrap_or_default();
-        let hash = if escaped { hash(decode(raw).as_bytes()) } else { hash(raw) };
-        self.keys.add(object, bytes, content, hash)?;
-        Ok(end)
+    /// Steps over the rest of the string whose content starts at `at`; whether it has escapes.
+    #[inline(always)]
+    fn string(&self, bytes: &[u8], at: usize) -> Result<(usize, bool), Failed> {
+        let at = self.marks.next(at);
+        match byte(bytes, at) {
+            b'"' => Ok((at + 1, false)),
+            _ => self.escaped_string(bytes, at).map(|end| (end, true)),
+        }
+    }
+
+    /// Goes on with a string at its first marked byte.
+    fn escaped_string(&self, bytes: &[u8], mut at: usize) -> Scanned {
+        loop {
+            match byte(bytes, at) {
+                b'"' => return Ok(at + 1),
+                b'\\' => at = self.marks.next(escape(bytes, at)?),
+                _ => return fail(ScanError::Syntax(at)),
+            }
+        }
     }
 }
 
@@ -212,12 +235,19 @@ fn byte(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or_default()
 }
 
+/// The first offset from `at` on that has no white space, and the byte there.
 #[inline(always)]
-fn skip_space(bytes: &[u8], at: usize) -> usize {
-    if byte(bytes, at) > b' ' { at } else { skip_spaces(bytes, at) }
+fn next(bytes: &[u8], at: usize) -> (usize, u8) {
+    let next = byte(bytes, at);
+    if next > b' ' { (at, next) } else { next_later(bytes, at) }
 }
 
 #[inline(never)]
+fn next_later(bytes: &[u8], at: usize) -> (usize, u8) {
+    let at = skip_spaces(bytes, at);
+    (at, byte(bytes, at))
+}
+
 fn skip_spaces(bytes: &[u8], mut at: usize) -> usize {
     loop {
         match byte(bytes, at) {
@@ -241,8 +271,10 @@ fn expect(bytes: &[u8], at: usize, expected: u8) -> Scanned {
 
 #[inline(never)]
 fn expect_later(bytes: &[u8], at: usize, expected: u8) -> Scanned {
-    let at = skip_space(bytes, at);
-    if byte(bytes, at) == expected { Ok(at + 1) } else { fail(ScanError::Syntax(at)) }
+    match next(bytes, at) {
+        (at, next) if next == expected => Ok(at + 1),
+        (at, _) => fail(ScanError::Syntax(at)),
+    }
 }
 
 /// Steps over a comma or over `close`, and the white space before it; whether it was a comma.
@@ -260,11 +292,10 @@ fn more(bytes: &[u8], at: usize, close: u8) -> Result<(usize, bool), Failed> {
 
 #[inline(never)]
 fn more_later(bytes: &[u8], at: usize, close: u8) -> Result<(usize, bool), Failed> {
-    let at = skip_space(bytes, at);
-    match byte(bytes, at) {
-        b',' => Ok((at + 1, true)),
-        next if next == close => Ok((at + 1, false)),
-        _ => fail(ScanError::Syntax(at)),
+    match next(bytes, at) {
+        (at, b',') => Ok((at + 1, true)),
+        (at, next) if next == close => Ok((at + 1, false)),
+        (at, _) => fail(ScanError::Syntax(at)),
     }
 }
 
@@ -320,27 +351,6 @@ fn digits(bytes: &[u8], start: usize) -> Scanned {
         at += 1;
     }
     if at == start { fail(ScanError::Syntax(at)) } else { Ok(at) }
-}
-
-/// Steps over the rest of the string whose content starts at `at`; whether it has escapes.
-#[inline(always)]
-fn string(bytes: &[u8], at: usize) -> Result<(usize, bool), Failed> {
-    let at = plain_end(bytes, at);
-    match byte(bytes, at) {
-        b'"' => Ok((at + 1, false)),
-        _ => escaped_string(bytes, at).map(|end| (end, true)),
-    }
-}
-
-/// Goes on with a string at its first special byte.
-fn escaped_string(bytes: &[u8], mut at: usize) -> Scanned {
-    loop {
-        match byte(bytes, at) {
-            b'"' => return Ok(at + 1),
-            b'\\' => at = plain_end(bytes, escape(bytes, at)?),
-            _ => return fail(ScanError::Syntax(at)),
-        }
-    }
 }
 
 fn escape(bytes: &[u8], at: usize) -> Scanned {

@@ -2,89 +2,35 @@
 
 use std::borrow::Cow;
 
-const ONES: u64 = u64::MAX / 255;
-const HIGH: u64 = ONES << 7;
-
-/// The first offset from `at` on that can't be part of a plain string: a quotation mark, a
-/// backslash, a control character, or the end.
-#[inline(always)]
-pub(super) fn plain_end(bytes: &[u8], at: usize) -> usize {
-    match bytes.get(at..at + 8).and_then(<[u8]>::first_chunk) {
-        // Most strings are short.
-        Some(word) => match specials(u64::from_le_bytes(*word)) {
-            0 => long_plain_end(bytes, at + 8),
-            marks => at + lowest(marks),
-        },
-        None => long_plain_end(bytes, at),
-    }
-}
-
-#[inline(never)]
-fn long_plain_end(bytes: &[u8], mut at: usize) -> usize {
-    let mut words = 0;
-    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        let marks = specials(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return at + lowest(marks);
-        }
-        at += 8;
-        words += 1;
-        // What is still going on is worth wide steps.
-        if words == 3 {
-            at = skip_blocks(bytes, at);
-        }
-    }
-    let rest = bytes.get(at..).unwrap_or_default();
-    at + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
-}
-
-/// Marks the high bit of each byte of `word` that is special. Bits above the lowest mark may be
-/// false, because the subtractions borrow; the lowest one is always true.
-#[inline(always)]
-pub(super) fn specials(word: u64) -> u64 {
-    // Each of the three leaves the high bit of a byte below 0x80 set only if the byte is what is
-    // looked for; the bytes from 0x80 on, which are never special, are taken out at the end.
-    let quotes = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
-    let escapes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
-    let controls = word.wrapping_sub(ONES * 0x20);
-    (quotes | escapes | controls) & !word & HIGH
-}
-
-/// The place of the lowest byte that is marked; 8 if there is none.
-#[inline(always)]
-pub(super) fn lowest(marks: u64) -> usize {
-    marks.trailing_zeros() as usize / 8
-}
-
-fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
-}
-
-/// Steps over blocks without any special byte; the inner loop has no branch, so it is vectorised.
-fn skip_blocks(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<64>) {
-        let mut hit = false;
-        for &byte in block {
-            hit |= is_special(byte);
-        }
-        if hit {
-            break;
-        }
-        at += 64;
-    }
-    at
-}
-
 /// The offset of the closing quotation mark of a scanned string whose content starts at `at`.
 pub(super) fn closing_quote(bytes: &[u8], mut at: usize) -> usize {
     loop {
-        at = plain_end(bytes, at);
-        match bytes.get(at) {
-            Some(b'\\') => at += 2,
-            Some(b'"') | None => return at,
-            Some(_) => at += 1,
+        let Some(end) = plain_end(bytes, at) else { return bytes.len() };
+        match bytes.get(end) {
+            Some(b'\\') => at = end + 2,
+            Some(_) | None => return end,
         }
     }
+}
+
+/// The offset of the next quotation mark or backslash. Most strings are short, which is why the
+/// first few bytes are looked at here.
+#[inline(always)]
+fn plain_end(bytes: &[u8], at: usize) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let rest = bytes.get(at..)?;
+    if let Some(word) = rest.first_chunk() {
+        let word = u64::from_le_bytes(*word);
+        // Each leaves the high bit of a byte below 0x80 set only if it is what is looked for. Above
+        // the lowest one bits may be false, because the subtractions borrow.
+        let quotes = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);
+        let escapes = (word ^ (ONES * u64::from(b'\\'))).wrapping_sub(ONES);
+        let found = (quotes | escapes) & !word & (ONES << 7);
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+    }
+    memchr::memchr2(b'"', b'\\', rest).map(|gap| at + gap)
 }
 
 /// The content of a scanned string (without its quotation marks), decoded.

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 use serde_json::Value as Tree;
+use sha2::{Digest as _, Sha256};
 
-use super::{Kind, Limits, ScanError, Value, scan};
+use super::{Kind, Limits, ScanError, Value, scan, scan_and_digest};
 
 mod reference;
 
@@ -340,6 +341,14 @@ fn nearly_json() -> impl Strategy<Value = String> {
 }
 
 fn agree(text: &[u8]) -> Result<(), TestCaseError> {
+    match (scan(text, Limits::default()), scan_and_digest(text, Limits::default())) {
+        (Ok(_), Ok(document)) => {
+            let digest: [u8; 32] = Sha256::digest(text).into();
+            prop_assert_eq!(document.into_index().digest(), Some(digest));
+        }
+        (Err(error), Err(digested)) => prop_assert_eq!(error, digested),
+        (Ok(_), Err(error)) | (Err(error), Ok(_)) => prop_assert!(false, "{}", error),
+    }
     let theirs: Result<Tree, _> = serde_json::from_slice(text);
     match (scan(text, Limits::default()), theirs) {
         (Ok(document), Ok(tree)) => prop_assert_eq!(to_tree(document.root()), Some(tree)),
