@@ -7,10 +7,10 @@ use std::pin::pin;
 
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read, caller, drain::Phase};
+use super::{Halt, Proxy, Read};
 use crate::{
     denial::Denial,
-    exchange::{End, Exchange},
+    exchange::Exchange,
     upstream::{Reason, Refused},
 };
 
@@ -28,21 +28,8 @@ impl Proxy {
             return Err(Denial::NoRoute.into());
         };
         let served = &read.served;
-        let mut admitting = pin!(served.upstream.admit(permit, principal, call));
-        let mut phase = self.shared.drain.watch();
-        let mut watching = true;
-        let admitted = loop {
-            tokio::select! { biased;
-                admitted = &mut admitting => break admitted,
-                gone = caller::gone(session, &mut watching) => if gone {
-                    return Err(Halt::Caller(End::CallerGone));
-                },
-                _ = phase.wait_for(|phase| *phase == Phase::Ending) => {
-                    return Err(Denial::Draining.into());
-                }
-            }
-        };
-        let ticket = match admitted {
+        let admitting = pin!(served.upstream.admit(permit, principal, call));
+        let ticket = match self.while_wanted(session, admitting).await? {
             Ok(ticket) => ticket,
             Err(refused) if served.route.shadow => {
                 let kind = denial(refused).row(call.era).kind;

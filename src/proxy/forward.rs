@@ -4,10 +4,10 @@ use std::{error::Error, pin::pin};
 
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read, behalf, caller, drain::Phase, headers};
+use super::{Halt, Proxy, Read, behalf, headers};
 use crate::{
     denial::Denial,
-    exchange::{End, Exchange},
+    exchange::Exchange,
     upstream::{self, Answer},
 };
 
@@ -41,22 +41,12 @@ impl Proxy {
         };
         let at = rest.as_ref().or_else(|| read.leg.endpoint());
         let head = on_behalf.head(parts);
-        let mut opening = pin!(served.upstream.open(ticket, principal, call, at, head, body));
-        let mut phase = self.shared.drain.watch();
-        let mut recall = self.recall((call, principal, &exchange.behalf), &read.served);
-        let mut watching = true;
-        let answer = loop {
-            tokio::select! { biased;
-                // First of all: what was revoked since it was judged is never sent.
-                denial = recall.recalled() => return Err(denial.into()),
-                answer = &mut opening => break answer,
-                gone = caller::gone(session, &mut watching) => if gone {
-                    return Err(Halt::Caller(End::CallerGone));
-                },
-                _ = phase.wait_for(|phase| *phase == Phase::Ending) => {
-                    return Err(Denial::Draining.into());
-                }
-            }
+        let opening = pin!(served.upstream.open(ticket, principal, call, at, head, body));
+        let mut recall = self.recall((call, principal, &exchange.behalf), served);
+        let answer = tokio::select! { biased;
+            // First of all: what was revoked since it was judged is never sent.
+            denial = recall.recalled() => return Err(denial.into()),
+            answer = self.while_wanted(session, opening) => answer?,
         };
         read.reservation = None;
         Ok(answer.map_err(|error| {

@@ -10,10 +10,10 @@ use std::pin::pin;
 use http::{HeaderMap, header::AUTHORIZATION};
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read, caller, drain::Phase};
+use super::{Halt, Proxy, Read};
 use crate::{
     denial::Denial,
-    exchange::{End, Exchange},
+    exchange::Exchange,
     upstream::{TokenError, UserToken},
 };
 
@@ -38,21 +38,11 @@ impl Proxy {
         let carried = carried(&session.req_header().headers)?;
         let clock = self.shared.record.clock;
         let started = clock.instant();
-        let mut exchanging = pin!(served.upstream.on_behalf(permit, principal, carried));
-        let mut phase = self.shared.drain.watch();
+        let exchanging = pin!(served.upstream.on_behalf(permit, principal, carried));
         let mut recall = self.recall((call, principal, &exchange.behalf), served);
-        let mut watching = true;
-        let exchanged = loop {
-            tokio::select! { biased;
-                denial = recall.recalled() => return Err(denial.into()),
-                exchanged = &mut exchanging => break exchanged,
-                gone = caller::gone(session, &mut watching) => if gone {
-                    return Err(Halt::Caller(End::CallerGone));
-                },
-                _ = phase.wait_for(|phase| *phase == Phase::Ending) => {
-                    return Err(Denial::Draining.into());
-                }
-            }
+        let exchanged = tokio::select! { biased;
+            denial = recall.recalled() => return Err(denial.into()),
+            exchanged = self.while_wanted(session, exchanging) => exchanged?,
         };
         let on_behalf = exchanged.map_err(|error| match error {
             TokenError::Missing => Denial::UserTokenRequired,
