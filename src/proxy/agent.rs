@@ -11,12 +11,7 @@ use std::{collections::HashSet, sync::Arc};
 use bytes::Bytes;
 use pingora::protocols::http::ServerSession;
 
-use super::{
-    Halt, Proxy, Read, Served,
-    answer::Coming,
-    card,
-    relay::{self, Collected},
-};
+use super::{Halt, Proxy, Read, Served, answer::Coming, card, collect::Collected};
 use crate::{
     delegation::link::{Inbound, LINGER},
     denial::Denial,
@@ -61,16 +56,12 @@ impl Proxy {
             return Err(Denial::NoRoute.into());
         };
         let served = &read.served;
-        let phase = self.shared.drain.watch();
         let limit = served.terms.limits.answer;
-        let mut recall = self.recall((call, principal, &exchange.behalf), served);
-        let collected = relay::collect(session, &mut coming, phase, &mut recall, limit);
-        let whole = match collected.await? {
+        let parties = (call, principal, &exchange.behalf);
+        let whole = match self.collect(session, parties, read, &mut coming, limit).await? {
             Collected::Whole(whole) => whole,
             Collected::Begun(denial) => return Err(denial.into()),
         };
-        self.still_believed(read.peer.as_deref())?;
-        recall.check()?;
         let mut delivery = self.delivery(call, principal, served, read.live.as_ref());
         let edited = match delivery.document(&whole).await {
             Ok(edited) => edited,

@@ -17,7 +17,8 @@ use super::{
     headers::{self, SESSION_HEADER},
     listening::{Listening, listens},
     origin,
-    relay::{Patience, Relay, Shape, Sight},
+    patience::{Patience, Shape},
+    relay::{Relay, Sight},
     reply, respond,
     sse_endpoint::Leg,
 };

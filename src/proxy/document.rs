@@ -12,7 +12,7 @@ use pingora::protocols::http::ServerSession;
 use super::{
     Halt, Proxy, Read,
     answer::{self, Coming, Passing, essence_is},
-    relay::{self, Collected},
+    collect::Collected,
 };
 use crate::{
     denial::Denial,
@@ -40,10 +40,8 @@ impl Proxy {
         let shadow = served.route.shadow;
         let is_list = answer::lists(call) && !shadow;
         let limit = if is_list || may_ask(call) { served.terms.limits.answer } else { HELD };
-        let phase = self.shared.drain.watch();
-        let mut recall = self.recall((call, principal, &exchange.behalf), served);
-        let collected = relay::collect(session, &mut coming, phase, &mut recall, limit);
-        let mut whole = match collected.await? {
+        let parties = (call, principal, &exchange.behalf);
+        let mut whole = match self.collect(session, parties, read, &mut coming, limit).await? {
             Collected::Whole(whole) => whole,
             Collected::Begun(denial) if is_list => return Err(denial.into()),
             Collected::Begun(_) => {
@@ -54,8 +52,6 @@ impl Proxy {
                 return self.pass(session, exchange, read, coming, Passing::Document(look)).await;
             }
         };
-        self.still_believed(read.peer.as_deref())?;
-        recall.check()?;
         let (askings, own) = match self.judge_document(exchange, read, &coming.head, &whole).await {
             Ok(judged) => judged,
             // An error page says enough by its status.

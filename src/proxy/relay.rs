@@ -9,7 +9,7 @@
 //! A broken document is cut, which its framing shows.
 
 use std::{
-    future::{pending, ready},
+    future::pending,
     pin::pin,
     time::{Duration, Instant},
 };
@@ -23,14 +23,13 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{
-    Halt,
     agent::AgentEvents,
-    answer::{self, Coming},
     body::Reservation,
-    caller,
     drain::Phase,
     events::Events,
     listening::Standing,
+    patience::{Next, Patience, Shape},
+    ready::Ready,
     recall::Recall,
     refusal,
     sse_endpoint::{Desk, Open},
@@ -51,15 +50,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How long a caller may take for one write when its answer has to end, before it is cut.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The shape of an answer's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// Anything that is not an event stream.
-    Document,
-    /// `text/event-stream`.
-    Events,
-}
-
 /// What is seen of an answer's body on its way.
 pub(super) enum Sight<'a> {
     /// A document, as far as the look follows it; not at all where denials are only recorded.
@@ -77,21 +67,6 @@ impl Sight<'_> {
             Self::Events(_) | Self::Agent(_) => Shape::Events,
         }
     }
-}
-
-/// Time limits of a relay.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// Longest silence of the upstream inside a document.
-    pub(super) idle: Duration,
-    /// When a document has to have come to its end.
-    pub(super) until: Option<Instant>,
-    /// Longest silence of the upstream inside an event stream, if there is a limit.
-    pub(super) stream_idle: Option<Duration>,
-    /// Silence of an event stream after which a comment keeps it alive.
-    pub(super) keep_alive: Duration,
-    /// Longest time for one write to the caller.
-    pub(super) stall: Duration,
 }
 
 /// One answer on its way to the caller, whose head has been written.
@@ -147,13 +122,11 @@ impl From<Denial> for Stop {
     }
 }
 
-/// What the relay was waiting for.
-enum Next {
-    Part(Bytes),
+/// What the relay goes on with.
+enum Turn {
+    Upstream(Next),
+    /// What the caller is told by us.
     Told(Bytes),
-    KeepAlive,
-    Finished,
-    Gone,
     Broken(Denial),
 }
 
@@ -176,17 +149,17 @@ impl Relay<'_> {
             // Looking at the identity must not start the wait anew, nor the clocks in it.
             let open = self.desk.as_ref().and_then(Desk::open);
             let takes_ours = self.takes_ours();
-            let next = {
+            let turn = {
                 let (session, body) = (&mut *self.session, &mut self.body);
                 let mut next =
-                    pin!(next(session, body, shape, self.patience, self.heard, &mut watching));
+                    pin!(self.patience.next(session, body, shape, self.heard, &mut watching));
                 loop {
                     // What ends the answer comes first: a stream that is always ready would win for ever.
                     tokio::select! { biased;
                         _ = self.phase.wait_for(|phase| ends(*phase, self.ends_in, open.as_deref())) => {
-                            break Next::Broken(Denial::Draining);
+                            break Turn::Broken(Denial::Draining);
                         }
-                        denial = self.recall.recalled() => break Next::Broken(denial),
+                        denial = self.recall.recalled() => break Turn::Broken(denial),
                         _ = looks.tick() => {
                             let Standing { tell, verdict } = (self.standing)();
                             owed.extend_from_slice(&tell);
@@ -194,26 +167,26 @@ impl Relay<'_> {
                                 // Calls that were posted for it end where they began.
                                 Err(Denial::RouteChanged)
                                     if open.as_deref().is_some_and(Open::is_awaited) => {}
-                                Err(denial) => break Next::Broken(denial),
+                                Err(denial) => break Turn::Broken(denial),
                                 Ok(()) if takes_ours && !owed.is_empty() => {
-                                    break Next::Told(owed.split().freeze());
+                                    break Turn::Told(owed.split().freeze());
                                 }
                                 Ok(()) => {}
                             }
                         },
-                        event = told(&mut self.desk) => break Next::Told(event),
-                        next = &mut next => break next,
+                        event = told(&mut self.desk) => break Turn::Told(event),
+                        next = &mut next => break Turn::Upstream(next),
                     }
                 }
             };
-            let step = match next {
-                Next::Part(bytes) => {
+            let step = match turn {
+                Turn::Upstream(Next::Part(bytes)) => {
                     self.heard = Clock.instant();
                     self.part(&mut sight, bytes).await
                 }
-                Next::Told(event) => self.write(event, false).await.map_err(Stop::End),
-                Next::KeepAlive => self.keep_alive().await,
-                Next::Finished => {
+                Turn::Told(event) => self.write(event, false).await.map_err(Stop::End),
+                Turn::Upstream(Next::Silence) => self.keep_alive().await,
+                Turn::Upstream(Next::Finished) => {
                     // Whoever hears of the end finds nothing left of the stream.
                     self.desk = None;
                     let written = self.write(Bytes::new(), true).await;
@@ -223,12 +196,14 @@ impl Relay<'_> {
                     };
                     return written.err().unwrap_or(end);
                 }
-                Next::Gone => return End::CallerGone,
-                Next::Broken(denial) if takes_ours => {
+                Turn::Upstream(Next::Gone) => return End::CallerGone,
+                Turn::Broken(denial) | Turn::Upstream(Next::Broken(denial)) if takes_ours => {
                     let told = self.write(owed.split().freeze(), false).await;
                     Err(told.err().map_or(Stop::Break(denial), Stop::End))
                 }
-                Next::Broken(denial) => Err(Stop::Break(denial)),
+                Turn::Broken(denial) | Turn::Upstream(Next::Broken(denial)) => {
+                    Err(Stop::Break(denial))
+                }
             };
             match step {
                 Ok(()) => {}
@@ -389,137 +364,5 @@ async fn told(desk: &mut Option<Desk<'_>>) -> Bytes {
     match desk {
         Some(desk) => desk.told().await,
         None => pending().await,
-    }
-}
-
-/// Events that are to be written together.
-#[derive(Default)]
-struct Ready {
-    first: Bytes,
-    more: BytesMut,
-}
-
-impl Ready {
-    /// A single one shares its memory.
-    fn add(&mut self, bytes: Bytes) {
-        if self.first.is_empty() && self.more.is_empty() {
-            self.first = bytes;
-            return;
-        }
-        self.more.extend_from_slice(&std::mem::take(&mut self.first));
-        self.more.extend_from_slice(&bytes);
-    }
-
-    fn take(&mut self) -> Bytes {
-        match self.more.is_empty() {
-            true => std::mem::take(&mut self.first),
-            false => self.more.split().freeze(),
-        }
-    }
-}
-
-async fn next(
-    session: &mut ServerSession,
-    body: &mut Body,
-    shape: Shape,
-    patience: Patience,
-    heard: Instant,
-    watching: &mut bool,
-) -> Next {
-    let (silence, over) = patience.at(shape, heard, Clock.instant());
-    loop {
-        tokio::select! { biased;
-            // An upstream that always has more would win for ever.
-            () = ready(()), if silence.is_zero() => {}
-            part = body.frame() => return match part {
-                Some(Ok(bytes)) => Next::Part(bytes),
-                Some(Err(_)) => Next::Broken(Denial::UpstreamFailed),
-                None => Next::Finished,
-            },
-            gone = caller::gone(session, watching) => match gone {
-                true => return Next::Gone,
-                false => continue,
-            },
-            () = sleep(silence) => {}
-        }
-        if !over {
-            return Next::KeepAlive;
-        }
-        body.give_up();
-        return Next::Broken(Denial::UpstreamTimeout);
-    }
-}
-
-impl Patience {
-    /// How long the upstream may be silent at `now`, and whether the answer is over then; a sign of life is due
-    /// otherwise.
-    fn at(&self, shape: Shape, heard: Instant, now: Instant) -> (Duration, bool) {
-        match shape {
-            Shape::Document => {
-                let left = self.until.map(|until| until.saturating_duration_since(now));
-                (left.map_or(self.idle, |left| left.min(self.idle)), true)
-            }
-            Shape::Events => {
-                let silent = now.saturating_duration_since(heard);
-                let left = self.stream_idle.map(|longest| longest.saturating_sub(silent));
-                match left {
-                    Some(left) if left <= self.keep_alive => (left, true),
-                    Some(_) | None => (self.keep_alive, false),
-                }
-            }
-        }
-    }
-}
-
-/// How far a document was read before any of it goes on.
-pub(super) enum Collected {
-    /// This is all of it.
-    Whole(Bytes),
-    /// It can't be held, for this reason; [`Coming::begun`] is what was read.
-    Begun(Denial),
-}
-
-/// Reads a document as long as it is not longer than `limit` bytes and there is memory for it. Whoever
-/// announced a length has said all when that is reached.
-pub(super) async fn collect(
-    session: &mut ServerSession,
-    coming: &mut Coming,
-    mut phase: watch::Receiver<Phase>,
-    recall: &mut Recall<'_>,
-    limit: usize,
-) -> Result<Collected, Halt> {
-    let Coming { head, patience, body, begun, reservation } = coming;
-    let announced = answer::announced(head.status, &head.headers);
-    let mut watching = true;
-    let mut ready = Ready::default();
-    let mut held = 0;
-    let heard = Clock.instant();
-    loop {
-        let next = tokio::select! { biased;
-            _ = phase.wait_for(|phase| *phase == Phase::Ending) => Next::Broken(Denial::Draining),
-            denial = recall.recalled() => Next::Broken(denial),
-            next = next(session, body, Shape::Document, *patience, heard, &mut watching) => next,
-        };
-        match next {
-            Next::Part(part) => {
-                held += part.len();
-                ready.add(part);
-            }
-            Next::Finished => return Ok(Collected::Whole(ready.take())),
-            Next::Gone => return Err(Halt::Caller(End::CallerGone)),
-            Next::Broken(denial) => return Err(denial.into()),
-            Next::Told(_) | Next::KeepAlive => {}
-        }
-        let room = match held > limit {
-            true => Err(Denial::UpstreamUnreadable),
-            false => reservation.resize(held),
-        };
-        if let Err(denial) = room {
-            *begun = ready.take();
-            return Ok(Collected::Begun(denial));
-        }
-        if announced == Some(held) {
-            return Ok(Collected::Whole(ready.take()));
-        }
     }
 }
