@@ -17,6 +17,7 @@
 use std::borrow::Cow;
 
 mod digest;
+mod edits;
 mod keys;
 mod marks;
 mod scan;
@@ -26,6 +27,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use edits::Edits;
 use marks::Marks;
 pub use scan::{Limits, ScanError, scan, scan_and_digest};
 pub use value::{Elements, Kind, Member, Members, Value};

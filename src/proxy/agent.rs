@@ -188,7 +188,7 @@ impl Delivery<'_> {
                 own.insert(&**id);
             }
         }
-        listed.only(whole, |id| own.contains(id)).into()
+        listed.only(whole, |id| own.contains(id))
     }
 }
 

@@ -9,16 +9,16 @@
 //! Refuses: a message that may hold a list and can't be read strictly. An item whose name can't be read is
 //! left out.
 
-use std::{collections::HashSet, ops::Range};
+use std::collections::HashSet;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use memchr::memmem;
 
 use super::{Listed, Unreadable};
 use crate::{
     governance::Visibility,
     protocol::{
-        json::{self, Kind, Value},
+        json::{self, Edits, Kind, Value},
         method::ListOf,
         sse::Event,
     },
@@ -91,7 +91,7 @@ impl ListFilter<'_> {
             return Err(Unreadable);
         }
         let Some(result) = root.member("result") else { return Ok(None) };
-        let mut cuts = Vec::new();
+        let mut edits = Edits::default();
         let mut listed = false;
         for list in LISTS {
             if let Some(items) = result.member(key(list)) {
@@ -100,71 +100,36 @@ impl ListFilter<'_> {
                     self.listed.note(self.visibility.server, list, name);
                     self.visibility.shows(list, name)
                 };
-                cut(items, name_key(list), shows, &mut cuts)?;
+                cut(items, name_key(list), shows, &mut edits)?;
             }
         }
         if let Some(tasks) = result.member("tasks") {
-            cut(tasks, "taskId", |id| own.contains(id), &mut cuts)?;
+            cut(tasks, "taskId", |id| own.contains(id), &mut edits)?;
         }
         if let Some(scope) = result.member("cacheScope").filter(|_| listed)
             && scope.as_str().as_deref() != Some("private")
         {
-            cuts.push(Cut { span: scope.span(), with: b"\"private\"" });
+            edits.replace(scope.span(), "\"private\"");
         }
-        if cuts.is_empty() {
-            return Ok(None);
-        }
-        cuts.sort_by_key(|cut| cut.span.start);
-        Ok(Some(apply(message, &cuts)))
+        Ok((!edits.is_empty()).then(|| edits.apply(message)))
     }
 }
 
-/// Marks what has to go: an item with the comma on the side where it leaves a whole array.
+/// Marks what has to go.
 fn cut(
     items: Value<'_>,
     name_key: &str,
     shows: impl Fn(&str) -> bool,
-    cuts: &mut Vec<Cut>,
+    edits: &mut Edits,
 ) -> Result<(), Unreadable> {
     if items.kind() != Kind::Array {
         return Err(Unreadable);
     }
-    let mut kept_until = None;
-    let mut previous_end = items.span().start + 1;
-    let mut elements = items.elements().peekable();
-    while let Some(item) = elements.next() {
-        let span = item.span();
+    edits.retain(items.elements().map(|item| {
         let name = item.member(name_key).and_then(Value::as_str);
-        if name.is_some_and(|name| shows(&name)) {
-            kept_until = Some(span.end);
-        } else {
-            let cut = match (kept_until, elements.peek()) {
-                (Some(_), _) => previous_end..span.end,
-                (None, Some(next)) => span.start..next.span().start,
-                (None, None) => span.clone(),
-            };
-            cuts.push(Cut { span: cut, with: b"" });
-        }
-        previous_end = span.end;
-    }
+        (item.span(), name.is_some_and(|name| shows(&name)))
+    }));
     Ok(())
-}
-
-struct Cut {
-    span: Range<usize>,
-    with: &'static [u8],
-}
-
-fn apply(message: &[u8], cuts: &[Cut]) -> Bytes {
-    let mut edited = BytesMut::with_capacity(message.len() + 16);
-    let mut at = 0;
-    for cut in cuts {
-        edited.extend_from_slice(message.get(at..cut.span.start).unwrap_or_default());
-        edited.extend_from_slice(cut.with);
-        at = cut.span.end;
-    }
-    edited.extend_from_slice(message.get(at..).unwrap_or_default());
-    edited.freeze()
 }
 
 fn key(list: ListOf) -> &'static str {

@@ -1,7 +1,6 @@
 //! What an answer owes to the policies before the caller gets it.
 
 pub mod agent_card;
-mod edit;
 mod list_filter;
 mod listed;
 mod look;

@@ -12,13 +12,15 @@
 
 use std::{borrow::Cow, collections::BTreeSet, ops::Range};
 
+use bytes::Bytes;
+
 use super::fields::{
     ARTIFACT_UPDATE, CONTEXT, ERROR, Field, ID, METHOD, REPLY, RESULT, STATUS_UPDATE, TASK, TASKS,
     TOTAL_SIZE, WRAPPED_TASK, elements, fields, present, text,
 };
 use crate::protocol::{
     Call, Kind,
-    json::{self, Value},
+    json::{self, Edits, Value},
     method::operation,
 };
 
@@ -43,8 +45,6 @@ pub struct Given {
 pub struct Listed {
     /// Each task: its id, and its place in the message, in bytes.
     pub tasks: Vec<(Box<str>, Range<usize>)>,
-    /// The place of the array, brackets included.
-    array: Range<usize>,
     /// The place of `totalSize`, which counts the tasks of everybody.
     total: Option<Range<usize>>,
 }
@@ -168,31 +168,22 @@ fn listed(result: Value<'_>) -> Read<Given> {
         tasks.push((id, task.span()));
     }
     let total = present(total).map(Value::span);
-    Ok(Given { listed: Some(Listed { tasks, array: array.span(), total }), ..Given::default() })
+    Ok(Given { listed: Some(Listed { tasks, total }), ..Given::default() })
 }
 
 impl Listed {
     /// The message that this was read from, with those tasks only that `shows` takes; their bytes
     /// stay as they were sent. `totalSize` becomes the number of tasks that are left: how many others
     /// have is nothing that the caller should learn, and how many pages there are nobody knows.
-    pub fn only(&self, message: &[u8], shows: impl Fn(&str) -> bool) -> Vec<u8> {
-        let shown = self.tasks.iter().filter(|(id, _)| shows(id));
-        let items: Vec<&[u8]> =
-            shown.map(|(_, place)| message.get(place.clone()).unwrap_or_default()).collect();
-        let array = [b"[", &*items.join(&b','), b"]"].concat();
-        let mut edits = vec![(self.array.clone(), array)];
-        let count = items.len().to_string().into_bytes();
-        edits.extend(self.total.clone().map(|total| (total, count)));
-        edits.sort_by_key(|(place, _)| place.start);
-        let mut edited = Vec::with_capacity(message.len());
-        let mut at = 0;
-        for (place, with) in edits {
-            edited.extend_from_slice(message.get(at..place.start).unwrap_or_default());
-            edited.extend_from_slice(&with);
-            at = place.end;
+    pub fn only(&self, message: &[u8], shows: impl Fn(&str) -> bool) -> Bytes {
+        let mut edits = Edits::default();
+        let tasks = self.tasks.iter().map(|(id, place)| (place.clone(), shows(id)));
+        let mut count = 0;
+        edits.retain(tasks.inspect(|(_, shown)| count += usize::from(*shown)));
+        if let Some(total) = &self.total {
+            edits.replace(total.clone(), count.to_string());
         }
-        edited.extend_from_slice(message.get(at..).unwrap_or_default());
-        edited
+        edits.apply(message)
     }
 }
 

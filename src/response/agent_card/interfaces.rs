@@ -102,7 +102,7 @@ impl Places<'_> {
         if left.is_empty() && !items.is_empty() {
             draft.drop_member(list);
         } else {
-            draft.edits.retain(&items);
+            draft.edits.retain(items);
         }
         Ok(left)
     }

@@ -28,9 +28,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use url::Url;
 
-use super::edit::Edits;
 use crate::protocol::{
-    json::{self, Kind, Value},
+    json::{self, Edits, Kind, Value},
     spelling,
 };
 
@@ -243,10 +242,11 @@ impl Draft<'_> {
     fn finish(mut self, card: &[u8]) -> Bytes {
         let stays = |name: &str| !self.dropped.contains(&name);
         let members = self.root.members();
-        let items: Vec<_> = members
-            .map(|member| (member.key_span.start..member.value.span().end, stays(&member.name)))
-            .collect();
-        self.edits.retain(&items);
+        self.edits.retain(
+            members.map(|member| {
+                (member.key_span.start..member.value.span().end, stays(&member.name))
+            }),
+        );
         self.edits.apply(card)
     }
 }

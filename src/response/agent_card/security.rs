@@ -76,14 +76,10 @@ fn put(
 
 /// Takes out what a skill demands by itself.
 fn free(draft: &mut Draft<'_>, skill: Value<'_>) {
-    let items: Vec<_> = skill
-        .members()
-        .map(|member| {
-            let stays = !OF_SKILLS.contains(&&*member.name) || is_empty(member.value);
-            (member.key_span.start..member.value.span().end, stays)
-        })
-        .collect();
-    draft.edits.retain(&items);
+    draft.edits.retain(skill.members().map(|member| {
+        let stays = !OF_SKILLS.contains(&&*member.name) || is_empty(member.value);
+        (member.key_span.start..member.value.span().end, stays)
+    }));
 }
 
 fn is_empty(value: Value<'_>) -> bool {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::json;
 
-use super::{Edits, Error, KeySet, Signer, canonical, member};
-use crate::protocol::json::{self, Kind, Value};
+use super::{Error, KeySet, Signer, canonical, member};
+use crate::protocol::json::{self, Edits, Kind, Value};
 
 /// Most signatures of a card that are looked at; a card with more is refused.
 const MAX_SIGNATURES: usize = 8;

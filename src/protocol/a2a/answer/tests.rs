@@ -175,13 +175,16 @@ fn a_list_is_cut_to_what_is_shown() {
         let ids: Vec<&str> = listed.tasks.iter().map(|(id, _)| &**id).collect();
         assert_eq!(ids, ["a", "b", "c"]);
         for (shown, array) in [
-            ("abc", r#"[{"id":"a","contextId":"c"},{"id":"b", "artifacts":[1, 2.50]},{"id":"c"}]"#),
-            ("b", r#"[{"id":"b", "artifacts":[1, 2.50]}]"#),
-            ("ac", r#"[{"id":"a","contextId":"c"},{"id":"c"}]"#),
-            ("", "[]"),
+            (
+                "abc",
+                r#"[ {"id":"a","contextId":"c"} , {"id":"b", "artifacts":[1, 2.50]},{"id":"c"}]"#,
+            ),
+            ("b", r#"[ {"id":"b", "artifacts":[1, 2.50]}]"#),
+            ("ac", r#"[ {"id":"a","contextId":"c"},{"id":"c"}]"#),
+            ("", "[ ]"),
         ] {
             let cut = listed.only(message.as_bytes(), |id| shown.contains(id));
-            let cut = String::from_utf8(cut).expect("text");
+            let cut = String::from_utf8(cut.into()).expect("text");
             assert!(cut.contains(array), "{cut}");
             assert!(cut.contains(&format!(":{}", shown.len())) && !cut.contains("120"), "{cut}");
             assert!(cut.contains(r#""nextPageToken":"p","pageSize":3"#), "{cut}");
@@ -193,7 +196,10 @@ fn a_list_is_cut_to_what_is_shown() {
     let first = response(r#"{"totalSize":9,"tasks":[{"id":"a"}]}"#);
     let listed = told(&rpc("ListTasks"), first.as_bytes()).expect("read").listed.expect("a list");
     let cut = listed.only(first.as_bytes(), |_| false);
-    assert_eq!(String::from_utf8(cut).expect("text"), response(r#"{"totalSize":0,"tasks":[]}"#));
+    assert_eq!(
+        String::from_utf8(cut.into()).expect("text"),
+        response(r#"{"totalSize":0,"tasks":[]}"#)
+    );
 }
 
 #[test]

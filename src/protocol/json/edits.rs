@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 ///
 /// INVARIANT: changes don't overlap; what is inside a removed item isn't changed as well.
 #[derive(Debug, Default)]
-pub(super) struct Edits(Vec<Edit>);
+pub struct Edits(Vec<Edit>);
 
 #[derive(Debug)]
 struct Edit {
@@ -17,41 +17,43 @@ struct Edit {
 }
 
 impl Edits {
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Puts `with` in the place of `span`, which may be empty.
-    pub(super) fn replace(&mut self, span: Range<usize>, with: impl Into<String>) {
+    pub fn replace(&mut self, span: Range<usize>, with: impl Into<String>) {
         self.0.push(Edit { span, with: with.into() });
     }
 
     /// Removes items of a container, each with the comma on the side where it leaves a whole container.
     /// `items` are all of them in their order, with whether they stay.
-    pub(super) fn retain(&mut self, items: &[(Range<usize>, bool)]) {
-        let mut kept_until = None;
-        for (index, (span, stays)) in items.iter().enumerate() {
-            if *stays {
-                kept_until = Some(span.end);
-                continue;
+    pub fn retain(&mut self, items: impl IntoIterator<Item = (Range<usize>, bool)>) {
+        let mut items = items.into_iter().peekable();
+        let mut kept = false;
+        let mut previous_end = 0;
+        while let Some((span, stays)) = items.next() {
+            let end = span.end;
+            if stays {
+                kept = true;
+            } else {
+                let cut = match (kept, items.peek()) {
+                    (true, _) => previous_end..end,
+                    (false, Some((next, _))) => span.start..next.start,
+                    (false, None) => span,
+                };
+                self.replace(cut, "");
             }
-            let next = items.get(index + 1).map(|(next, _)| next.start);
-            let start = match (kept_until, index.checked_sub(1).and_then(|at| items.get(at))) {
-                (Some(_), Some((previous, _))) => previous.end,
-                (Some(_), None) | (None, _) => span.start,
-            };
-            let end = match (kept_until, next) {
-                (None, Some(next)) => next,
-                (None, None) | (Some(_), _) => span.end,
-            };
-            self.replace(start..end, "");
+            previous_end = end;
         }
     }
 
     /// The text with the changes.
-    pub(super) fn apply(mut self, text: &[u8]) -> Bytes {
+    pub fn apply(mut self, text: &[u8]) -> Bytes {
         self.0.sort_by_key(|edit| (edit.span.start, edit.span.end));
-        let mut edited = BytesMut::with_capacity(text.len() + 256);
+        let more: usize = self.0.iter().map(|edit| edit.with.len()).sum();
+        let mut edited = BytesMut::with_capacity(text.len() + more);
         let mut at = 0;
         for edit in &self.0 {
             edited.extend_from_slice(text.get(at..edit.span.start).unwrap_or_default());
@@ -65,8 +67,10 @@ impl Edits {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::protocol::json::{Limits, scan};
+    use super::{
+        super::{Limits, scan},
+        *,
+    };
 
     #[test]
     fn what_stays_is_a_whole_container() {
@@ -83,9 +87,8 @@ mod tests {
         ] {
             let document = scan(text.as_bytes(), Limits::default()).unwrap();
             let spans = document.root().elements().map(|element| element.span());
-            let items: Vec<_> = spans.zip(stays.bytes().map(|stays| stays == b'1')).collect();
             let mut edits = Edits::default();
-            edits.retain(&items);
+            edits.retain(spans.zip(stays.bytes().map(|stays| stays == b'1')));
             assert_eq!(edits.apply(text.as_bytes()), left, "{text} {stays}");
         }
     }
