@@ -15,11 +15,13 @@ use super::{
     Decision, Question, agents,
     analysis::{self, conjuncts, expr_of},
     asked,
+    decision::{Outcome, kind},
     entities::Triple,
     index::Scope,
     input::{self, Wanted},
     load::Origin,
-    store::{Outcome, Policies, Scene},
+    scene::Scene,
+    store::Policies,
 };
 use crate::protocol::{Protocol, Target, json};
 
@@ -276,7 +278,7 @@ impl Policies {
         let response = self.authorizer.is_authorized(&request, &set, &scene.entities);
         let failed = response.diagnostics().errors().next().map(|error| {
             let cedar_policy::AuthorizationError::PolicyEvaluationError(error) = error;
-            super::store::kind(error.inner())
+            kind(error.inner())
         });
         match (failed, response.decision()) {
             (Some(why), _) => Holds::Fails(why),

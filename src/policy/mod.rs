@@ -13,7 +13,9 @@
 //! | `asked` | what a server asks → `context.sampling`, `context.elicitation` |
 //! | `agents` | what an agent sends to another → `context.a2a` |
 //! | `condition`, `varying` | policies that look at arguments, mostly evaluated without Cedar |
-//! | [`store`], `key` | decides and remembers |
+//! | [`store`] | one snapshot of all that |
+//! | `scene` | a question in Cedar's terms |
+//! | `decision`, `listing`, `key` | decide and remember |
 //! | `explain` | tells why |
 //!
 //! One set of policies serves calls and lists alike. Absent, undeclared or unreadable input never
@@ -24,6 +26,7 @@ mod agents;
 mod analysis;
 mod asked;
 mod condition;
+mod decision;
 mod entities;
 mod explain;
 mod fragments;
@@ -31,8 +34,10 @@ pub mod grants;
 mod index;
 mod input;
 mod key;
+mod listing;
 mod load;
 mod nesting;
+mod scene;
 pub mod settings;
 mod source;
 pub mod store;
