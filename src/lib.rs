@@ -48,4 +48,5 @@ pub mod revocation;
 pub mod server;
 pub mod state;
 pub mod telemetry;
+pub mod tls;
 pub mod upstream;

@@ -51,10 +51,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("governance", &["policy", "denial", "protocol", "identity", "delegation", "revocation"]),
-    ("identity", &[]),
+    ("identity", &["tls"]),
     ("ledger", &[]),
     ("limits", &["identity", "protocol"]),
-    ("listener", &["identity"]),
+    ("listener", &["identity", "tls"]),
     ("policy", &["protocol", "identity", "limits"]),
     ("protocol", &[]),
     (
@@ -98,9 +98,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "upstream",
         ],
     ),
-    ("state", &[]),
+    ("state", &["tls"]),
     ("telemetry", &[]),
-    ("upstream", &["identity", "protocol", "governance"]),
+    ("tls", &[]),
+    ("upstream", &["identity", "protocol", "governance", "tls"]),
 ];
 
 /// Crate → the only modules that may name it.

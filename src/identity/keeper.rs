@@ -15,9 +15,8 @@ use super::{
     BundleError, PeerError, Role, SvidError, TrustBundles,
     source::{Current, Snapshot, State, Svid},
     svid,
-    trust_bundle::provider,
 };
-use crate::telemetry::Clock;
+use crate::{telemetry::Clock, tls::provider};
 
 /// Everything that an identity is made of, as it was found.
 pub(super) struct Material {

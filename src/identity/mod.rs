@@ -1,7 +1,7 @@
 //! Who is calling, and how that was proven.
 //!
 //! A [`Principal`] is made from a verified X.509-SVID or, on a loopback listener without TLS, from the
-//! configuration; never from anything a caller writes into a message. Imports nothing else of the crate.
+//! configuration; never from anything a caller writes into a message.
 //!
 //! [`Source`] holds Lictor's own SVID and the trust bundles, and is the one place that says whether a
 //! certificate chain is believed: [`Source::verify_peer`] when a connection begins, [`Source::recheck`] for

@@ -242,7 +242,8 @@ impl Snapshot {
         trusted: &[&super::ca::Ca],
         generation: u64,
     ) -> Self {
-        use super::{svid, trust_bundle::provider};
+        use super::svid;
+        use crate::tls::provider;
         let root = |ca: &&super::ca::Ca| (ca.domain.clone(), vec![ca.root.clone()]);
         let roots = trusted.iter().map(root).collect();
         let (bundles, faults) = TrustBundles::new(&roots, Clock.unix().as_secs());

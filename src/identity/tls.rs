@@ -1,16 +1,15 @@
-//! What both sides of TLS share: the certificate to show, and errors as rustls wants them.
+//! What both sides of mutual TLS share: the certificate to show, and errors as rustls wants them.
 
 use std::sync::Arc;
 
 use rustls::{
     CertificateError, OtherError, SignatureScheme,
     client::ResolvesClientCert,
-    crypto::CryptoProvider,
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
 
-use super::{PeerError, Source, trust_bundle};
+use super::{PeerError, Source};
 use crate::telemetry::Clock;
 
 /// Shows our SVID of the moment, and none when it isn't valid: the handshake then fails.
@@ -70,9 +69,4 @@ impl From<PeerError> for rustls::Error {
             }
         }
     }
-}
-
-/// The one provider of cryptography in this process.
-pub fn provider() -> Arc<CryptoProvider> {
-    trust_bundle::provider()
 }

@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use rustls::{
     RootCertStore,
     client::verify_server_cert_signed_by_trust_anchor,
-    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, UnixTime},
     server::{ParsedCertificate, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
@@ -17,6 +16,7 @@ use super::{
     peer::PeerError,
     svid::{self, Leaf},
 };
+use crate::tls::provider;
 
 /// Longest chain that is looked at, leaf included.
 const MAX_CHAIN: usize = 10;
@@ -180,12 +180,4 @@ impl Bundle {
             ),
         }
     }
-}
-
-/// The one provider of cryptography in this process.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    use std::sync::LazyLock;
-    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| Arc::new(ring::default_provider()));
-    Arc::clone(&PROVIDER)
 }

@@ -18,7 +18,6 @@ use pingora::{
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
     client::danger::HandshakeSignatureValid,
-    crypto::{verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, UnixTime},
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
@@ -28,11 +27,9 @@ use super::{
     refusals::{OnRefusal, Refusals},
 };
 use crate::{
-    identity::{
-        PeerError, Source,
-        tls::{CertificateResolver, provider},
-    },
+    identity::{PeerError, Source, tls::CertificateResolver},
     telemetry::Clock,
+    tls,
 };
 
 /// Log target under which pingora reports every failed handshake at level `ERROR`, with the caller's
@@ -88,8 +85,7 @@ impl ClientCertVerifier for SvidVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = provider().signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, &algorithms)
+        tls::verify_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -98,12 +94,11 @@ impl ClientCertVerifier for SvidVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = provider().signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, &algorithms)
+        tls::verify_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
+        tls::signature_schemes()
     }
 }
 

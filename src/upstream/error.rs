@@ -1,5 +1,7 @@
 //! What can go wrong on the way out.
 
+use crate::tls;
+
 /// Why an upstream can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
@@ -12,17 +14,9 @@ pub enum SetupError {
     /// SPIFFE verification without an identity source.
     #[error("an upstream with a SPIFFE ID needs an identity of our own")]
     NoSource,
-    /// The file of roots can't be used.
-    #[error("the roots in `{path}` can't be used: {reason}")]
-    Roots {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// rustls refused the configuration.
-    #[error("TLS can't be set up")]
-    Tls(#[source] rustls::Error),
+    /// Hosts can't be checked.
+    #[error(transparent)]
+    Tls(#[from] tls::SetupError),
     /// There is no client secret for a token service where it should be.
     #[error("the client secret for the token service can't be read")]
     ClientSecret(#[source] std::io::Error),

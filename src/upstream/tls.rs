@@ -5,20 +5,18 @@
 use std::{io, path::Path, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, SignatureScheme,
     client::{
         Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
 use super::SetupError;
-use crate::identity::{
-    PeerError, Role, Source, SpiffeId, svid,
-    tls::{CertificateResolver, provider},
+use crate::{
+    identity::{PeerError, Role, Source, SpiffeId, svid, tls::CertificateResolver},
+    tls,
 };
 
 /// Mutual TLS with exactly one workload: its SVID is verified against the bundle of its trust domain, its
@@ -26,9 +24,9 @@ use crate::identity::{
 /// For peers that are no upstreams, such as the callers of the demo; an [`Upstream`](super::Upstream) makes its own.
 pub fn spiffe(source: &Arc<Source>, expected: SpiffeId) -> Result<ClientConfig, SetupError> {
     let verifier = ExactId { source: Arc::clone(source), expected };
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_provider(tls::provider())
         .with_safe_default_protocol_versions()
-        .map_err(SetupError::Tls)?
+        .map_err(tls::SetupError::Tls)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(CertificateResolver::new(Arc::clone(source))));
@@ -38,15 +36,7 @@ pub fn spiffe(source: &Arc<Source>, expected: SpiffeId) -> Result<ClientConfig, 
 
 /// TLS with the host name checked against the roots in a PEM file, or against those that browsers trust.
 pub(super) fn web_pki(roots: Option<&Path>) -> Result<ClientConfig, SetupError> {
-    let roots = match roots {
-        Some(path) => read_roots(path)?,
-        None => RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() },
-    };
-    let mut config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(SetupError::Tls)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = tls::towards_hosts(roots)?;
     finish(&mut config);
     Ok(config)
 }
@@ -72,19 +62,6 @@ pub(super) fn explain(error: &io::Error) -> String {
 fn finish(config: &mut ClientConfig) {
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-}
-
-fn read_roots(path: &Path) -> Result<RootCertStore, SetupError> {
-    let failed = |reason: String| SetupError::Roots { path: path.display().to_string(), reason };
-    let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.to_string()))? {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-        store.add(certificate).map_err(|error| failed(error.to_string()))?;
-    }
-    if store.is_empty() {
-        return Err(failed("it holds no certificate".to_owned()));
-    }
-    Ok(store)
 }
 
 #[derive(Debug)]
@@ -128,8 +105,7 @@ impl ServerCertVerifier for ExactId {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = provider().signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, &algorithms)
+        tls::verify_tls12(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -138,11 +114,10 @@ impl ServerCertVerifier for ExactId {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = provider().signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, &algorithms)
+        tls::verify_tls13(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
+        tls::signature_schemes()
     }
 }

@@ -8,10 +8,11 @@ use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lictor::{
-    identity::{Files, Settings, Source, Status, tls::provider},
+    identity::{Files, Settings, Source, Status},
     listener::{self, Bound, Connections, Limited, Shield, shield},
     telemetry::Clock,
     telemetry::Metrics,
+    tls::provider,
 };
 use pingora::{
     apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream},

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use lictor::identity::tls::provider;
+use lictor::tls::provider;
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},

@@ -1,16 +1,16 @@
 //! How Redis is reached: TCP, TLS where it is asked for, then a name and a password.
 
-use std::{io, path::Path, sync::Arc};
+use std::{io, sync::Arc};
 
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, aio::MultiplexedConnection};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::pki_types::ServerName;
 use tokio::{net::TcpStream, sync::oneshot};
 use tokio_rustls::TlsConnector;
 
-use crate::state::settings::{Password, RedisSettings, Transport};
+use crate::{
+    state::settings::{Password, RedisSettings, Transport},
+    tls,
+};
 
 /// Longest password file in bytes.
 const LONGEST_PASSWORD: u64 = 4096;
@@ -18,17 +18,9 @@ const LONGEST_PASSWORD: u64 = 4096;
 /// Why Redis can't be reached with such settings, ever.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The roots can't be read.
-    #[error("the roots in `{path}` can't be read: {reason}")]
-    Roots {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// TLS can't be set up.
-    #[error("TLS can't be set up")]
-    Tls(#[source] rustls::Error),
+    /// The server can't be checked.
+    #[error(transparent)]
+    Tls(#[from] tls::SetupError),
     /// The host is no name that a certificate could have.
     #[error("`{0}` is no host name")]
     Host(String),
@@ -66,7 +58,7 @@ impl Dialer {
             Transport::Tls { roots } => {
                 let name = ServerName::try_from(settings.host.clone())
                     .map_err(|_| SetupError::Host(settings.host.clone()))?;
-                Some((TlsConnector::from(Arc::new(client_config(roots.as_deref())?)), name))
+                Some((TlsConnector::from(Arc::new(tls::towards_hosts(roots.as_deref())?)), name))
             }
         };
         let dialer = Self { settings, tls };
@@ -144,30 +136,4 @@ where
         drop(open);
     });
     Ok((connection, closed))
-}
-
-/// The server's name is checked against the roots in a PEM file, or against those that browsers trust.
-fn client_config(roots: Option<&Path>) -> Result<ClientConfig, SetupError> {
-    let roots = match roots {
-        Some(path) => read_roots(path)?,
-        None => RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() },
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(SetupError::Tls)?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-fn read_roots(path: &Path) -> Result<RootCertStore, SetupError> {
-    let failed = |reason: String| SetupError::Roots { path: path.display().to_string(), reason };
-    let mut store = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.to_string()))? {
-        let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-        store.add(certificate).map_err(|error| failed(error.to_string()))?;
-    }
-    if store.is_empty() {
-        return Err(failed("it has no certificate".to_owned()));
-    }
-    Ok(store)
 }

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     identity::{self as own, Source},
+    tls,
     upstream::SetupError,
 };
 
@@ -118,7 +119,10 @@ async fn what_cannot_be_verified_cannot_be_set_up() {
     assert!(matches!(without, Err(SetupError::NoSource)));
     let roots = Some("/nonexistent/roots.pem".into());
     let missing = settings("https://localhost/", Verification::WebPki { roots });
-    assert!(matches!(Upstream::new(missing, None), Err(SetupError::Roots { .. })));
+    assert!(matches!(
+        Upstream::new(missing, None),
+        Err(SetupError::Tls(tls::SetupError::Roots { .. }))
+    ));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use super::{
     DEADLINE,
     ca::{Ca, Credential},
 };
-use crate::identity::{svid, tls::provider};
+use crate::{identity::svid, tls::provider};
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use lictor::identity::tls::provider;
+use lictor::tls::provider;
 use rustls::ServerConfig;
 use tokio::{net::TcpListener, sync::mpsc, time::sleep};
 use tokio_rustls::TlsAcceptor;
