@@ -50,3 +50,4 @@ pub mod state;
 pub mod telemetry;
 pub mod tls;
 pub mod upstream;
+mod written;

@@ -33,6 +33,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "proxy",
             "state",
             "upstream",
+            "written",
         ],
     ),
     ("delegation", &["identity", "protocol"]),
@@ -55,7 +56,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("ledger", &[]),
     ("limits", &["identity", "protocol"]),
     ("listener", &["identity", "tls"]),
-    ("policy", &["protocol", "identity", "limits"]),
+    ("policy", &["protocol", "identity", "limits", "written"]),
     ("protocol", &[]),
     (
         "proxy",
@@ -102,6 +103,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("tls", &[]),
     ("upstream", &["identity", "protocol", "governance", "tls"]),
+    ("written", &[]),
 ];
 
 /// Crate → the only modules that may name it.

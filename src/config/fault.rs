@@ -116,17 +116,3 @@ impl fmt::Display for Faults {
 }
 
 impl std::error::Error for Faults {}
-
-/// The candidate that `given` was most likely meant to be, as a hint.
-pub(super) fn nearest<'a>(
-    given: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
-    let lower = given.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
-}

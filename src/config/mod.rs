@@ -27,7 +27,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     admin, delegation, identity, ledger, limits, listener, policy,
-    proxy::settings as proxy_settings, state, telemetry, upstream,
+    proxy::settings as proxy_settings,
+    state, telemetry, upstream,
+    written::{Bounds, unreadable, yaml_options},
 };
 
 pub use drop_in::{Governed, drop_in, state_directory};
@@ -36,6 +38,9 @@ pub(crate) use names::{check_endpoint, is_loopback};
 
 /// Largest configuration file in bytes.
 const MAX_FILE: u64 = 4 << 20;
+
+/// Nothing that a configuration needs comes near them.
+const BOUNDS: Bounds = Bounds { depth: 32, nodes: 100_000, documents: 1 };
 
 /// A configuration without faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,11 +146,10 @@ impl File {
 /// Reads a configuration from its text; relative paths in it start from `base`.
 pub fn parse(text: &str, base: &Path) -> Result<Config, Faults> {
     let mut faults = Faults::default();
-    let written: Value = match serde_saphyr::from_str_with_options(text, yaml_options()) {
+    let written: Value = match serde_saphyr::from_str_with_options(text, yaml_options(&BOUNDS)) {
         Ok(value) => value,
         Err(error) => {
-            let told = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            faults.push(&Place::default(), format!("no valid YAML: {told}"));
+            faults.push(&Place::default(), unreadable(&error));
             return Err(faults);
         }
     };
@@ -184,23 +188,6 @@ fn read(path: &Path) -> std::io::Result<String> {
         Ok(text)
     } else {
         Err(std::io::Error::other(format!("longer than {MAX_FILE} bytes")))
-    }
-}
-
-/// YAML without its traps: `no` and `on` are text, no key twice, nothing is pulled in from
-/// elsewhere in the file, no tags. Nothing that a configuration needs comes near the bounds.
-fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: 32, max_nodes: 100_000, max_documents: 1 },
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
-        merge_keys: serde_saphyr::MergeKeyPolicy::Error,
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 10_000,
-            max_replay_stack_depth: 8,
-        },
-        strict_booleans: true,
-        with_snippet: false,
-        reject_unsupported_tags: true,
     }
 }
 

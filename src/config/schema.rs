@@ -5,9 +5,10 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 use super::{
-    fault::{Faults, Place, nearest},
+    fault::{Faults, Place},
     shape::Document,
 };
+use crate::written::{choices, expected, kind_of, nearest};
 
 /// The published schema.
 pub(super) fn schema() -> Value {
@@ -104,15 +105,16 @@ fn report(error: &ValidationError<'_>, path: &Path, schema: Subschema<'_>, fault
         _ if found.is_null() => {
             faults.push_with(&place, "has no value", "give it one or leave the key out");
         }
-        ValidationErrorKind::Type { .. } if schema.choices().is_empty() => {
-            let problem = format!("expected {}, found {}", schema.expected(), kind_of(found));
+        ValidationErrorKind::Type { .. } if choices(schema.definition).is_empty() => {
+            let problem =
+                format!("expected {}, found {}", expected(schema.definition), kind_of(found));
             match schema.form() {
                 Some(form) => faults.push_with(&place, problem, form),
                 None => faults.push(&place, problem),
             }
         }
         _ => {
-            let choices = schema.choices();
+            let choices = choices(schema.definition);
             let given = found.as_str().unwrap_or_default();
             let shown = if found.is_string() { found.to_string() } else { kind_of(found).into() };
             let hint = nearest(given, choices.iter().copied());
@@ -130,17 +132,6 @@ fn report(error: &ValidationError<'_>, path: &Path, schema: Subschema<'_>, fault
                 (true, None) => faults.push(&place, format!("{shown} is not accepted here")),
             }
         }
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
     }
 }
 
@@ -163,27 +154,6 @@ impl<'a> Subschema<'a> {
     fn keys(self) -> Vec<&'a str> {
         let properties = self.definition.get("properties").and_then(Value::as_object);
         properties.into_iter().flat_map(Map::keys).map(String::as_str).collect()
-    }
-
-    /// The values of an enumeration, whether they are described one by one or not.
-    fn choices(self) -> Vec<&'a str> {
-        let each = |schema: &'a Value| {
-            let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
-            listed.chain(schema.get("const")).filter_map(Value::as_str)
-        };
-        let described = self.definition.get("oneOf").and_then(Value::as_array);
-        each(self.definition).chain(described.into_iter().flatten().flat_map(each)).collect()
-    }
-
-    fn expected(self) -> &'static str {
-        match self.definition.get("type").and_then(Value::as_str) {
-            Some("array") => "a list",
-            Some("object") => "a map",
-            Some("boolean") => "true or false",
-            Some("integer") => "a whole number",
-            Some("number") => "a number",
-            _ => "text",
-        }
     }
 
     /// How a text has to look.

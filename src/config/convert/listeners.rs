@@ -8,14 +8,12 @@ use std::{
 
 use super::{Reader, names, shape};
 use crate::{
-    config::{
-        Listener,
-        fault::{Place, nearest},
-    },
+    config::{Listener, fault::Place},
     delegation,
     listener::{self, Direction},
     protocol::Protocol,
     proxy::settings::{Refusals, Route},
+    written::nearest,
 };
 
 impl Reader<'_> {

@@ -6,16 +6,14 @@ use jiff::civil::Weekday;
 
 use super::{Reader, shape};
 use crate::{
-    config::{
-        fault::{Place, nearest},
-        units::Amount,
-    },
+    config::{fault::Place, units::Amount},
     limits::{
         Callers, Hours, Limit, ToolName, When,
         hours::HoursError,
         settings::{Count, Dimension, Measure, OnStoreFailure, Quota, Sharing},
     },
     protocol::Class,
+    written::nearest,
 };
 
 /// What other parts of the file make possible.

@@ -14,6 +14,7 @@ use super::{
     shape::{self, Agent, Grant, TenantDelegation},
     yaml::{self, Lines},
 };
+use crate::written::{choices, expected, kind_of, nearest};
 
 /// Keys that documents of other systems have, and why they can't be kept here.
 ///
@@ -142,7 +143,7 @@ impl Reader {
         let documents = match yaml::read(&source.text) {
             Ok(documents) => documents,
             Err(yaml::Unreadable { line, told }) => {
-                faults.push(source.fault(line, format!("no valid YAML: {told}")));
+                faults.push(source.fault(line, told));
                 return vec![];
             }
         };
@@ -229,13 +230,12 @@ impl Reader {
             _ => {
                 let choices = choices(schema);
                 if choices.is_empty() {
-                    let expected = schema.get("type").and_then(Value::as_str).unwrap_or_default();
-                    let (expected, found) = (kind(expected), kind_of(found));
+                    let (expected, found) = (expected(schema), kind_of(found));
                     (format!("expected {expected}, found {found}"), None)
                 } else {
                     let shown = found.as_str().map_or_else(|| kind_of(found).to_owned(), quoted);
                     let problem = format!("{shown} is none of {}", choices.join(", "));
-                    (problem, nearest(found.as_str().unwrap_or_default(), &choices))
+                    (problem, nearest(found.as_str().unwrap_or_default(), choices))
                 }
             }
         };
@@ -295,55 +295,15 @@ fn unknown_key(key: &str, known: &[&str]) -> (String, String) {
     match NOT_YET.iter().find(|(name, _)| *name == key) {
         Some((_, why)) => (why.to_string(), "remove the key".to_owned()),
         None => {
-            let hint = nearest(key, known);
+            let hint = nearest(key, known.iter().copied());
             let known = || format!("known keys: {}", known.join(", "));
             ("unknown key".to_owned(), hint.unwrap_or_else(known))
         }
     }
 }
 
-/// The candidate that `given` was most likely meant to be, as a hint.
-pub(super) fn nearest(given: &str, candidates: &[&str]) -> Option<String> {
-    let lower = given.to_lowercase();
-    let likeness = |candidate: &str| strsim::jaro_winkler(&lower, &candidate.to_lowercase());
-    let likely = candidates.iter().map(|candidate| (likeness(candidate), candidate));
-    let best = likely
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|one, other| one.0.total_cmp(&other.0))?;
-    Some(format!("did you mean `{}`?", best.1))
-}
-
-/// The values of an enumeration.
-fn choices(schema: &Value) -> Vec<&str> {
-    let described = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-    let plain = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
-    let described = described.filter_map(|choice| choice.get("const"));
-    described.chain(plain).filter_map(Value::as_str).collect()
-}
-
 fn quoted(text: &str) -> String {
     format!("`{text}`")
-}
-
-fn kind(name: &str) -> &'static str {
-    match name {
-        "array" => "a list",
-        "object" => "a map",
-        "boolean" => "true or false",
-        "integer" => "a whole number",
-        _ => "text",
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    }
 }
 
 /// `/grants/0/tool` as `grants[0].tool`.

@@ -34,10 +34,10 @@ use super::{
     source::{Fault, LoadError, Source, Sources},
     vocabulary::Vocabulary,
 };
-use document::{Document, Place, Reader, nearest};
+use document::{Document, Place, Reader};
 use statement::Statement;
 
-use crate::limits::Limit;
+use crate::{limits::Limit, written::nearest};
 
 pub(crate) use delegation::Terms;
 pub use delegation::{Delegation, DelegationMode};
@@ -197,7 +197,7 @@ impl<'a> Compiler<'a> {
             return true;
         }
         let names: Vec<&str> = known.keys().map(String::as_str).collect();
-        let hint = nearest(name, &names);
+        let hint = nearest(name, names.iter().copied());
         let hint = hint.unwrap_or_else(|| format!("there are: {}", names.join(", ")));
         let problem = format!("there is no upstream `{name}`");
         self.fault(place.fault(below, problem).with_hint(hint));

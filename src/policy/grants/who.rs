@@ -1,7 +1,7 @@
 //! Whom an entry speaks of: one agent, all agents below a path, a group of the configuration.
 
 use super::{super::Settings, statement::entity};
-use crate::{identity::SpiffeId, policy::vocabulary::types};
+use crate::{identity::SpiffeId, policy::vocabulary::types, written::nearest};
 
 /// Some agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl Who {
                 Ok(Self::Group(text.into(), Some(members.collect())))
             }
             None if super::is_configured(settings) => {
-                let names: Vec<&str> = settings.groups.keys().map(String::as_str).collect();
-                let hint = super::nearest(text, &names).map(|hint| format!("; {hint}"));
+                let names = settings.groups.keys().map(String::as_str);
+                let hint = nearest(text, names).map(|hint| format!("; {hint}"));
                 Err(format!("there is no group `{text}`{}", hint.unwrap_or_default()))
             }
             None => Ok(Self::Group(text.into(), None)),

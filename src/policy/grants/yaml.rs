@@ -9,6 +9,10 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
 
+use crate::written::{Bounds, unreadable, yaml_options};
+
+const BOUNDS: Bounds = Bounds { depth: 16, nodes: 500_000, documents: 1_000 };
+
 /// Lines, from 1, by JSON pointer.
 #[derive(Debug, Default)]
 pub(super) struct Lines(HashMap<String, usize>);
@@ -39,11 +43,11 @@ pub(super) struct Unreadable {
 
 /// Reads all documents of a file.
 pub(super) fn read(text: &str) -> Result<Vec<(Value, Lines)>, Unreadable> {
-    let nodes: Vec<Spanned<Node>> = serde_saphyr::from_multiple_with_options(text, options())
-        .map_err(|error| {
-            let told = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            Unreadable { line: error.location().map(line_of), told }
-        })?;
+    let read = serde_saphyr::from_multiple_with_options(text, yaml_options(&BOUNDS));
+    let nodes: Vec<Spanned<Node>> = read.map_err(|error| {
+        let line = error.location().map(line_of);
+        Unreadable { line, told: unreadable(&error) }
+    })?;
     let documents = nodes.into_iter().map(|node| {
         let mut lines = Lines::default();
         lines.0.insert(String::new(), line_of(node.referenced));
@@ -56,23 +60,6 @@ pub(super) fn read(text: &str) -> Result<Vec<(Value, Lines)>, Unreadable> {
 /// A key as a step of a JSON pointer (RFC 6901 §3).
 pub(super) fn step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
-}
-
-/// YAML without its traps: `no` and `on` are text, no key twice, nothing is pulled in from elsewhere in
-/// the file, no tags.
-fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: 16, max_nodes: 500_000, max_documents: 1_000 },
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
-        merge_keys: serde_saphyr::MergeKeyPolicy::Error,
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 10_000,
-            max_replay_stack_depth: 8,
-        },
-        strict_booleans: true,
-        with_snippet: false,
-        reject_unsupported_tags: true,
-    }
 }
 
 fn line_of(at: Location) -> usize {
