@@ -1,19 +1,17 @@
 //! What a client is told when the server didn't answer.
 
-use std::error::Error as _;
-
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::message::{Id, Look};
-use crate::upstream;
+use crate::{telemetry::Causes, upstream};
 
 /// Why a request has no answer of the server's.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// Nothing was sent, or the connection broke.
-    #[error("{}", told(.0))]
+    #[error("{}", Causes(.0))]
     Upstream(#[from] upstream::Error),
     /// A status without a message that answers.
     #[error("the server answered {0}{1}")]
@@ -91,15 +89,4 @@ fn message_of(id: Option<&Id>, error: Error<'_>) -> Vec<u8> {
     let id = id.and_then(|id| serde_json::from_str(id.as_json()).ok());
     // Serialising plain strings and numbers into memory can't fail.
     serde_json::to_vec(&Message { jsonrpc: "2.0", id, error }).unwrap_or_default()
-}
-
-/// An error with everything behind it: whoever runs the bridge is who has to mend it.
-fn told(error: &upstream::Error) -> String {
-    let mut told = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        told.push_str(&format!(": {cause}"));
-        next = cause.source();
-    }
-    told
 }

@@ -10,7 +10,10 @@ use clap::{Args, Subcommand};
 use comfy_table::{ContentArrangement, Table, presets};
 use data_encoding::HEXLOWER;
 
-use crate::ledger::{self, Filter, ListError, Report, Row, SignedBy, printable};
+use crate::{
+    ledger::{self, Filter, ListError, Report, Row, SignedBy, printable},
+    telemetry::Causes,
+};
 
 /// The chain, or a line of it, is not what was written.
 const EXIT_DAMAGED: u8 = 1;
@@ -188,7 +191,7 @@ impl List {
         match print_rows(&self.directory, filter, self.json, out)? {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => {
-                writeln!(err, "lictor: {}", printable(&with_cause(&error)))?;
+                writeln!(err, "lictor: {}", printable(&Causes(&error).to_string()))?;
                 Ok(ExitCode::from(match error {
                     ListError::Damaged { .. } => EXIT_DAMAGED,
                     ListError::Io { .. } => EXIT_UNREADABLE,
@@ -261,17 +264,10 @@ impl Replace {
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => {
-                writeln!(err, "lictor: {}", printable(&with_cause(&error)))?;
+                writeln!(err, "lictor: {}", printable(&Causes(&error).to_string()))?;
                 Ok(ExitCode::from(EXIT_UNREADABLE))
             }
         }
-    }
-}
-
-fn with_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_cause(source)),
-        None => error.to_string(),
     }
 }
 

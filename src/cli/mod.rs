@@ -20,6 +20,8 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
+use crate::telemetry::Causes;
+
 /// The command line or the configuration is at fault, and nothing was started (`EX_USAGE`).
 const EXIT_USAGE: u8 = 64;
 /// It could not be started (`EX_SOFTWARE`).
@@ -89,11 +91,5 @@ fn explain(error: &clap::Error, out: &mut dyn Write, err: &mut dyn Write) -> io:
 
 /// Says what went wrong, with every cause.
 fn complain(error: &dyn Error, err: &mut dyn Write) -> io::Result<()> {
-    write!(err, "lictor: {error}")?;
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(err, ": {error}")?;
-        cause = error.source();
-    }
-    writeln!(err)
+    writeln!(err, "lictor: {}", Causes(error))
 }

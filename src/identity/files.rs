@@ -12,9 +12,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     Files, SpiffeId,
-    keeper::{Keeper, Material, Observation, explain},
+    keeper::{Keeper, Material, Observation},
     source::StartError,
 };
+use crate::telemetry::Causes;
 
 const EVERY: Duration = Duration::from_millis(250);
 
@@ -48,7 +49,7 @@ pub(super) fn check(files: &Files) -> Result<(), StartError> {
 pub(super) fn look(files: &Files) -> Observation {
     match read(files).and_then(|contents| parse(files, &contents)) {
         Ok(material) => Observation::Present(material),
-        Err(error) => Observation::Unavailable(explain(&error)),
+        Err(error) => Observation::Unavailable(Causes(&error).to_string()),
     }
 }
 
@@ -67,7 +68,7 @@ pub(super) async fn watch(files: Files, mut keeper: Keeper) {
             Ok(contents) if last.as_ref() == Some(&contents) => {
                 keeper.observe(match parse(&files, &contents) {
                     Ok(material) => Observation::Present(material),
-                    Err(error) => Observation::Unavailable(explain(&error)),
+                    Err(error) => Observation::Unavailable(Causes(&error).to_string()),
                 });
             }
             Ok(contents) => {
@@ -76,7 +77,7 @@ pub(super) async fn watch(files: Files, mut keeper: Keeper) {
             }
             Err(error) => {
                 last = None;
-                keeper.observe(Observation::Unavailable(explain(&error)));
+                keeper.observe(Observation::Unavailable(Causes(&error).to_string()));
             }
         }
     }

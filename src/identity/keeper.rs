@@ -16,7 +16,10 @@ use super::{
     source::{Current, Snapshot, State, Svid},
     svid,
 };
-use crate::{telemetry::Clock, tls::provider};
+use crate::{
+    telemetry::{Causes, Clock},
+    tls::provider,
+};
 
 /// Everything that an identity is made of, as it was found.
 pub(super) struct Material {
@@ -117,7 +120,7 @@ impl Keeper {
                 };
                 self.current.publish(snapshot, now);
             }
-            Err(error) => self.keep_old(&explain(&error), now),
+            Err(error) => self.keep_old(&Causes(&error).to_string(), now),
         }
     }
 
@@ -231,16 +234,4 @@ impl Material {
         }
         hash.finalize().into()
     }
-}
-
-/// An error with its causes, in one line.
-pub(super) fn explain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

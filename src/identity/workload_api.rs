@@ -23,10 +23,10 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     TrustBundles,
-    keeper::{Keeper, Material, Observation, explain},
+    keeper::{Keeper, Material, Observation},
     source::StartError,
 };
-use crate::telemetry::Clock;
+use crate::telemetry::{Causes, Clock};
 
 /// How often expiry and the agent's presence are looked at when the agent says nothing.
 const EVERY: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub(super) async fn watch(endpoint: Endpoint, mut keeper: Keeper) {
         let presence = Arc::new(Presence::default());
         match connect(&endpoint, &presence, &mut keeper).await {
             Ok(source) => follow(&source, &presence, &mut keeper).await,
-            Err(error) => keeper.observe(Observation::Unavailable(explain(&error))),
+            Err(error) => keeper.observe(Observation::Unavailable(Causes(&error).to_string())),
         }
         sleep(MAX_BACKOFF).await;
     }
@@ -101,7 +101,7 @@ fn observation(state: &X509SourceState, presence: &Presence) -> Observation {
         return Observation::Withdrawn(reason.to_string());
     }
     match material(state) {
-        Err(error) => Observation::Unavailable(explain(&error)),
+        Err(error) => Observation::Unavailable(Causes(&error).to_string()),
         Ok(material) if presence.0.load(Ordering::Relaxed) => Observation::Present(material),
         Ok(material) => Observation::Last(material),
     }

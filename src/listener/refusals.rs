@@ -5,8 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::tls::describe;
-use crate::identity::PeerError;
+use crate::{identity::PeerError, telemetry::Causes};
 
 /// What is done about a refused certificate, besides the log line. Called for every one; `true` for the one
 /// in a second that was also logged, for what has to be bounded as the log is.
@@ -28,7 +27,8 @@ impl Refusals {
     pub(super) fn log(&self, error: &PeerError, now: Duration) {
         let turn = self.turn(now.as_secs());
         if let Some(left_out) = turn {
-            tracing::warn!(reason = describe(error), left_out, "refused a caller's certificate");
+            let reason = Causes(error).to_string();
+            tracing::warn!(reason, left_out, "refused a caller's certificate");
         }
         (self.on_refusal)(turn.is_some());
     }

@@ -27,7 +27,7 @@ use super::{
     refusals::{OnRefusal, Refusals},
 };
 use crate::{
-    identity::{PeerError, Source, tls::CertificateResolver},
+    identity::{Source, tls::CertificateResolver},
     telemetry::Clock,
     tls,
 };
@@ -122,12 +122,6 @@ impl TlsAccept for PeerCheck {
             }
         }
     }
-}
-
-/// What the log says about a refused certificate.
-pub(super) fn describe(error: &PeerError) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    format!("{error}{}", cause.unwrap_or_default())
 }
 
 #[cfg(test)]

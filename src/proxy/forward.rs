@@ -1,6 +1,6 @@
 //! To the upstream: open, and wait for the head of the answer.
 
-use std::{error::Error, pin::pin};
+use std::pin::pin;
 
 use pingora::protocols::http::ServerSession;
 
@@ -8,6 +8,7 @@ use super::{Halt, Proxy, Read, behalf, headers};
 use crate::{
     denial::Denial,
     exchange::Exchange,
+    telemetry::Causes,
     upstream::{self, Answer},
 };
 
@@ -51,7 +52,7 @@ impl Proxy {
         read.reservation = None;
         Ok(answer.map_err(|error| {
             // The caller is told the kind only; addresses and reasons are the operator's.
-            let (upstream, reason) = (&*served.server, chain(&error));
+            let (upstream, reason) = (&*served.server, Causes(&error).to_string());
             tracing::warn!(decision = %exchange.id, upstream, reason, "no answer");
             match error {
                 upstream::Error::NoIdentity => Denial::NotReady,
@@ -63,15 +64,4 @@ impl Proxy {
             }
         })?)
     }
-}
-
-/// An error and what it comes from.
-fn chain(error: &upstream::Error) -> String {
-    let mut told = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        told.push_str(&format!(": {cause}"));
-        next = cause.source();
-    }
-    told
 }

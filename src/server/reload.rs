@@ -8,7 +8,6 @@
 //! force. Who has to forbid something in a hurry must not be stopped by a file that waits for a restart.
 
 use std::{
-    error::Error,
     fmt, fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -29,6 +28,7 @@ use super::{
 use crate::{
     config::{Config, File},
     policy::{self, Glance, Policies},
+    telemetry::Causes,
 };
 
 /// How often files are looked at.
@@ -189,25 +189,10 @@ fn complain(refused: &Refused) {
     match refused {
         Refused::Faults(faults) => faults.iter().for_each(not_reloaded),
         Refused::Start(StartError::Policies(error)) => error.faults.iter().for_each(not_reloaded),
-        Refused::Start(error) => not_reloaded(&Chained(error)),
+        Refused::Start(error) => not_reloaded(&Causes(error)),
     }
 }
 
 fn not_reloaded(fault: &impl fmt::Display) {
     tracing::error!(%fault, "configuration not reloaded; the old one stays in force");
-}
-
-/// An error with what it comes from.
-struct Chained<'a>(&'a dyn Error);
-
-impl fmt::Display for Chained<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut next = self.0.source();
-        while let Some(cause) = next {
-            write!(f, ": {cause}")?;
-            next = cause.source();
-        }
-        Ok(())
-    }
 }

@@ -16,6 +16,7 @@ use rustls::{
 use super::SetupError;
 use crate::{
     identity::{PeerError, Role, Source, SpiffeId, svid, tls::CertificateResolver},
+    telemetry::Causes,
     tls,
 };
 
@@ -53,10 +54,7 @@ pub(super) fn explain(error: &io::Error) -> String {
     let Some(Error::InvalidCertificate(CertificateError::Other(OtherError(ours)))) = inner else {
         return error.to_string();
     };
-    match ours.source() {
-        Some(cause) => format!("{ours}: {cause}"),
-        None => ours.to_string(),
-    }
+    Causes(ours).to_string()
 }
 
 fn finish(config: &mut ClientConfig) {

@@ -1,8 +1,10 @@
 use proptest::{prelude::*, sample::Index};
 use rustls::pki_types::CertificateDer;
 
-use super::*;
-use crate::identity::{ca::Ca, svid};
+use crate::{
+    identity::{PeerError, ca::Ca, svid},
+    telemetry::Causes,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
@@ -38,8 +40,8 @@ proptest! {
 fn the_reason_of_a_refusal_names_its_cause() {
     let chain = PeerError::Chain(rustls::Error::NoCertificatesPresented);
     assert_eq!(
-        describe(&chain),
+        Causes(&chain).to_string(),
         "no path to a root of the trust domain: peer sent no certificates"
     );
-    assert_eq!(describe(&PeerError::Expired), "the SVID has expired");
+    assert_eq!(Causes(&PeerError::Expired).to_string(), "the SVID has expired");
 }

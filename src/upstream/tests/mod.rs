@@ -17,9 +17,12 @@ use tokio::{runtime::Handle, time::timeout};
 use url::Url;
 
 use super::{Error, Transport, Verification, client::Upstream, settings::Http};
-use crate::identity::{
-    self as own, Source, SpiffeId,
-    ca::{self, Ca, Credential, Written},
+use crate::{
+    identity::{
+        self as own, Source, SpiffeId,
+        ca::{self, Ca, Credential, Written},
+    },
+    telemetry::Causes,
 };
 
 /// Longest that anything here may take.
@@ -83,6 +86,5 @@ async fn post(upstream: &Upstream) -> Result<String, Error> {
 
 /// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
-    let cause = error.source().map(|cause| format!(": {}", chain(cause)));
-    format!("{error}{}", cause.unwrap_or_default())
+    Causes(error).to_string()
 }

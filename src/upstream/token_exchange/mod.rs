@@ -43,7 +43,7 @@ use super::{
 };
 use crate::{
     protocol::Class,
-    telemetry::{Clock, Metrics, Secret},
+    telemetry::{Causes, Clock, Metrics, Secret},
 };
 use answer::Issued;
 use memory::{Found, Memory, Place};
@@ -248,7 +248,7 @@ impl TokenExchange {
             }
             Err(Problem::LeftAlone) => (Err(TokenError::Unavailable), "left_alone"),
             Err(problem) => {
-                let reason = chain(&problem);
+                let reason = Causes(&problem).to_string();
                 tracing::warn!(upstream, took_ms, reason, "no token");
                 (Err(TokenError::Unavailable), "failed")
             }
@@ -349,10 +349,4 @@ fn is_bearer_token(token: &str) -> bool {
     let bare = token.trim_end_matches('=');
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte);
     !bare.is_empty() && bare.bytes().all(fits)
-}
-
-/// An error and what it comes from.
-fn chain(error: &dyn std::error::Error) -> String {
-    let cause = error.source().map(|cause| format!(": {}", chain(cause)));
-    format!("{error}{}", cause.unwrap_or_default())
 }
