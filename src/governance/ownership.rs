@@ -15,7 +15,7 @@
 use super::chain::{Facts, Findings, Needs, Owner, Request, Stage, Verdict};
 use crate::{
     denial::Denial,
-    protocol::{Call, Era, SessionId, Target},
+    protocol::{Call, Era, SessionId},
 };
 
 /// Compares the owner of what a call names with the caller.
@@ -29,9 +29,9 @@ impl Stage for OwnershipStage {
 
     fn needs<'a>(&self, call: &'a Call, needs: &mut Needs<'a>) {
         needs.session = session(call).map(SessionId::expose);
-        needs.tasks.extend(tasks(call));
+        needs.tasks.extend(call.tasks());
         needs.continuation = call.continuation.as_ref().map(|continuation| continuation.as_str());
-        needs.contexts.extend(contexts(call));
+        needs.contexts.extend(call.contexts());
     }
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, _: &mut Findings) -> Verdict {
@@ -43,7 +43,7 @@ impl Stage for OwnershipStage {
             verdict = verdict.and_then(|()| check(&owned.session, caller, Denial::UnknownSession));
         }
         let mut owners = owned.tasks.iter();
-        for _ in tasks(call) {
+        for _ in call.tasks() {
             let owner = owners.next().unwrap_or(&Owner::Nobody);
             verdict = verdict.and_then(|()| check(owner, caller, Denial::UnknownTask));
         }
@@ -75,22 +75,4 @@ fn check(owner: &Owner, caller: &str, unknown: Denial) -> Result<(), Denial> {
 /// The session that a call is in. Modern servers ignore the header, and so does Lictor.
 fn session(call: &Call) -> Option<&SessionId> {
     call.session.as_ref().filter(|_| call.era == Era::Legacy)
-}
-
-/// The conversations with an agent that a call names.
-fn contexts(call: &Call) -> impl Iterator<Item = &str> {
-    call.a2a.iter().flat_map(|facts| facts.contexts.iter().map(|id| &**id))
-}
-
-/// The tasks that a call names.
-fn tasks(call: &Call) -> impl Iterator<Item = &str> {
-    call.targets.iter().filter_map(|target| match target {
-        Target::Task(id) => Some(&**id),
-        Target::Server
-        | Target::Tool(_)
-        | Target::Prompt(_)
-        | Target::Resource(_)
-        | Target::Template(_)
-        | Target::Caller => None,
-    })
 }

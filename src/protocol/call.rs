@@ -113,6 +113,32 @@ impl Target {
             | Self::Task(name) => Some(name),
         }
     }
+
+    /// The name, if it is a tool.
+    pub fn tool(&self) -> Option<&str> {
+        match self {
+            Self::Tool(name) => Some(name),
+            Self::Server
+            | Self::Prompt(_)
+            | Self::Resource(_)
+            | Self::Template(_)
+            | Self::Task(_)
+            | Self::Caller => None,
+        }
+    }
+
+    /// The id, if it is a task.
+    pub fn task(&self) -> Option<&str> {
+        match self {
+            Self::Task(id) => Some(id),
+            Self::Server
+            | Self::Tool(_)
+            | Self::Prompt(_)
+            | Self::Resource(_)
+            | Self::Template(_)
+            | Self::Caller => None,
+        }
+    }
 }
 
 /// A legacy session id: 1 to 512 visible ASCII characters (MCP 2025-11-25 transports, "Session
@@ -251,19 +277,20 @@ impl Call {
         root.member("params")?.member("_meta")?.member(name)?.as_str()
     }
 
+    /// The conversations with an agent that it names.
+    pub fn contexts(&self) -> impl Iterator<Item = &str> {
+        self.a2a.iter().flat_map(|facts| facts.contexts.iter().map(|id| &**id))
+    }
+
+    /// The tasks that it names.
+    pub fn tasks(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().filter_map(Target::task)
+    }
+
     /// The conversations, tasks and the session that it belongs to.
     pub fn conversations(&self) -> impl Iterator<Item = &str> {
-        let contexts = self.a2a.iter().flat_map(|facts| facts.contexts.iter().map(|id| &**id));
-        let tasks = self.targets.iter().filter_map(|target| match target {
-            Target::Task(id) => Some(&**id),
-            Target::Server
-            | Target::Tool(_)
-            | Target::Prompt(_)
-            | Target::Resource(_)
-            | Target::Template(_)
-            | Target::Caller => None,
-        });
-        contexts.chain(tasks).chain(self.session.as_ref().map(SessionId::expose))
+        let session = self.session.as_ref().map(SessionId::expose);
+        self.contexts().chain(self.tasks()).chain(session)
     }
 
     /// Whether the answer may open a legacy session.
@@ -273,15 +300,7 @@ impl Call {
 
     /// The tool that it calls.
     pub fn tool(&self) -> Option<&str> {
-        self.targets.iter().find_map(|target| match target {
-            Target::Tool(name) => Some(&**name),
-            Target::Server
-            | Target::Prompt(_)
-            | Target::Resource(_)
-            | Target::Template(_)
-            | Target::Task(_)
-            | Target::Caller => None,
-        })
+        self.targets.iter().find_map(Target::tool)
     }
 
     /// Whether it only listens to what happens elsewhere, on a stream that may stay open for days.

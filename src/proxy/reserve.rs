@@ -20,7 +20,7 @@ use crate::{
     limits::{
         Counted, Limited, Now, Outcome, Subject, Taken, Touched, Untaken, settings::OnStoreFailure,
     },
-    protocol::{Class, Kind, Target},
+    protocol::{Class, Kind},
 };
 
 /// How often the store is asked for one call: others may take what came of it. Each brings as many tokens as it
@@ -98,7 +98,7 @@ impl Proxy {
         let classes = permit.decisions().iter().map(|decision| decision.class);
         let targets = call.targets.iter().zip(classes.chain(std::iter::repeat(Class::Execute)));
         let targets: Vec<_> =
-            targets.map(|(target, class)| Touched { class, tool: tool(target) }).collect();
+            targets.map(|(target, class)| Touched { class, tool: target.tool() }).collect();
         let chains = exchange.behalf.chains().iter();
         let runs: Vec<_> = chains.filter_map(|chain| chain.hops().last()).map(Hop::run).collect();
         let policies = self.shared.policies.load();
@@ -121,17 +121,5 @@ fn mode(instead: OnStoreFailure) -> &'static str {
         OnStoreFailure::Deny => "denied",
         OnStoreFailure::Local => "local",
         OnStoreFailure::UnsafeAllow => "unlimited",
-    }
-}
-
-fn tool(target: &Target) -> Option<&str> {
-    match target {
-        Target::Tool(name) => Some(name),
-        Target::Server
-        | Target::Prompt(_)
-        | Target::Resource(_)
-        | Target::Template(_)
-        | Target::Task(_)
-        | Target::Caller => None,
     }
 }
