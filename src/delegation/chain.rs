@@ -20,10 +20,7 @@ use super::{
     rules,
     token::{self, Claims, Token},
 };
-use crate::{
-    identity::{Principal, Proof, Signer, Snapshot, SpiffeId},
-    protocol::Class,
-};
+use crate::identity::{Principal, Proof, Signer, Snapshot, SpiffeId};
 
 /// Hops that are remembered; each has at most the length of a header.
 const KNOWN_HOPS: usize = 1024;
@@ -302,26 +299,6 @@ impl Chain {
         self.hops().map(Hop::expires).min().unwrap_or_default()
     }
 
-    /// Whether all hops let such a call pass as far as their modes and capabilities go: `class` and
-    /// `server` as our own configuration has them, the method as it is on the wire, the name of what it
-    /// touches, empty if it has none.
-    pub fn permits(
-        &self,
-        class: Class,
-        server: &str,
-        method: &str,
-        name: &str,
-    ) -> Result<(), Objection> {
-        for (at, hop) in self.hops().enumerate() {
-            hop.permits(class, server, method, name).map_err(|to| Objection {
-                hop: at,
-                id: hop.principal.id.clone(),
-                to,
-            })?;
-        }
-        Ok(())
-    }
-
     /// What replicas have to tell each other: whoever is told of it second has seen a replay.
     pub fn shown(&self) -> Option<Shown<'_>> {
         let claims = self.last()?;
@@ -389,23 +366,6 @@ impl Hop {
     /// When it expires, Unix seconds.
     pub fn expires(&self) -> u64 {
         self.claims.expires
-    }
-
-    /// Whether such a call is within its mode and capabilities; see [`Chain::permits`].
-    pub fn permits(
-        &self,
-        class: Class,
-        server: &str,
-        method: &str,
-        name: &str,
-    ) -> Result<(), Limit> {
-        if !self.mode().permits(class) {
-            return Err(Limit::Mode);
-        }
-        if !self.capabilities().permit(class, server, method, name) {
-            return Err(Limit::Capabilities);
-        }
-        Ok(())
     }
 
     pub(super) fn claims(&self) -> &Claims {
