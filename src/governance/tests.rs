@@ -47,27 +47,37 @@ fn call(body: &'static str, session: Option<&'static str>) -> Call {
 const ECHO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#;
 
 fn facts(policies: &str) -> Facts {
+    facts_with(policies, Settings::default())
+}
+
+/// Facts with these policies, and nothing revoked.
+fn facts_with(policies: &str, settings: Settings) -> Facts {
     let directory = tempfile::TempDir::new().expect("a folder");
     std::fs::write(directory.path().join("a.cedar"), policies).expect("written");
-    let settings = Settings { directory: directory.path().to_owned(), ..Settings::default() };
+    let settings = Settings { directory: directory.path().to_owned(), ..settings };
     let policies = Arc::new(Policies::load(&settings).expect("loads"));
     let revocations = Arc::new(Revocations::of(true, []));
     Facts { policies, owned: Owned::default(), push_refused: None, revocations }
 }
 
-fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {
-    let principal = principal();
-    let request = Request {
-        principal: &principal,
+/// A call to the one server there is.
+fn request<'a>(principal: &'a Principal, call: &'a Call, behalf: &'a Behalf) -> Request<'a> {
+    Request {
+        principal,
         call,
         asked: None,
         server: "s",
         callee: None,
         listener: "in",
-        behalf: &Behalf::default(),
-        shadow,
-    };
-    chain.evaluate(&request, facts)
+        behalf,
+        shadow: false,
+    }
+}
+
+fn permitted(chain: &Chain, call: &Call, facts: &Facts, shadow: bool) -> Result<Permit, Refusal> {
+    let principal = principal();
+    let behalf = Behalf::default();
+    chain.evaluate(&Request { shadow, ..request(&principal, call, &behalf) }, facts)
 }
 
 proptest! {

@@ -13,23 +13,17 @@ use crate::{
 
 /// Facts with policies that permit everything to these members of the world, and with two classed tools.
 fn facts_for(world: &World, permitted: &[usize]) -> Facts {
-    let directory = tempfile::TempDir::new().expect("a folder");
     let mut text = String::new();
     for at in permitted {
         let id = &world.members[*at].id;
         text.push_str(&format!("permit(principal == Agent::\"{id}\", action, resource);\n"));
     }
     text.push_str("forbid(principal, action, resource) when { context.method == \"acme/none\" };");
-    std::fs::write(directory.path().join("a.cedar"), text).expect("written");
     let tool = |class| Tool { class, tags: vec![] };
     let tools = [("read", tool(Class::Read)), ("write", tool(Class::Write))];
     let tools = tools.into_iter().map(|(name, tool)| (name.to_owned(), tool)).collect();
     let servers = BTreeMap::from([("s".to_owned(), Server { agent: None, tags: vec![], tools })]);
-    let settings =
-        Settings { directory: directory.path().to_owned(), servers, ..Settings::default() };
-    let policies = Arc::new(Policies::load(&settings).expect("loads"));
-    let revocations = Arc::new(Revocations::of(true, []));
-    Facts { policies, owned: Owned::default(), push_refused: None, revocations }
+    facts_with(&text, Settings { servers, ..Settings::default() })
 }
 
 fn call_of(tool: &'static str) -> Call {
@@ -56,18 +50,8 @@ fn judged(
     let stages = Chain::new(vec![Box::new(PolicyStage), Box::new(DelegationStage::new(None))]);
     let principal = behalf.chains()[0].hops().last().expect("a hop").principal();
     let call = call_of(tool);
-    let request = Request {
-        principal,
-        call: &call,
-        asked: None,
-        server: "s",
-        callee: None,
-        listener: "in",
-        behalf,
-        shadow: false,
-    };
     assert!(world.members.iter().any(|member| member.id == principal.id));
-    stages.evaluate(&request, facts).map(|_permit| ())
+    stages.evaluate(&request(principal, &call, behalf), facts).map(|_permit| ())
 }
 
 #[test]
@@ -246,16 +230,7 @@ fn a_vague_call_is_refused_where_it_has_to_say_for_whom_it_is() {
         let behalf = Behalf::linked(&Linked { rung, causes: vec![Arc::new(cause)] });
         let call = call_of(tool);
         let principal = Principal { id: caller.clone(), proof: Proof::Own };
-        let request = Request {
-            principal: &principal,
-            call: &call,
-            asked: None,
-            server: "s",
-            callee: None,
-            listener: "out",
-            behalf: &behalf,
-            shadow: false,
-        };
+        let request = Request { listener: "out", ..request(&principal, &call, &behalf) };
         match stages.evaluate(&request, &facts) {
             Ok(_) => assert!(permit, "{ambient} {rung:?} {tool}"),
             Err(refusal) => {

@@ -43,14 +43,8 @@ fn refused(request: &Request<'_>, facts: &Facts) -> Option<What> {
 }
 
 fn facts_of_tenants() -> Facts {
-    let directory = tempfile::TempDir::new().expect("a folder");
-    std::fs::write(directory.path().join("a.cedar"), ALL).expect("written");
-    let settings = Settings {
-        directory: directory.path().to_owned(),
-        path_template: Some("/tenant/{tenant}/agent/{agent}".to_owned()),
-        ..Settings::default()
-    };
-    Facts { policies: Arc::new(Policies::load(&settings).expect("loads")), ..facts(ALL) }
+    let path_template = Some("/tenant/{tenant}/agent/{agent}".to_owned());
+    facts_with(ALL, Settings { path_template, ..Settings::default() })
 }
 
 #[test]
@@ -79,16 +73,8 @@ fn a_call_is_refused_by_what_it_touches_and_whose_it_is() {
     ] {
         facts.revocations = revoked(kind, value);
         for shadow in [false, true] {
-            let request = Request {
-                principal: &principal,
-                call: &call,
-                asked: None,
-                server: "s",
-                callee: None,
-                listener: "in",
-                behalf: &Behalf::default(),
-                shadow,
-            };
+            let behalf = Behalf::default();
+            let request = Request { shadow, ..request(&principal, &call, &behalf) };
             assert_eq!(refused(&request, &facts), expected, "{kind} {value} {shadow}");
         }
     }
@@ -107,16 +93,7 @@ fn a_chain_ends_with_any_of_its_links() {
     let principal = behalf.chains()[0].hops().last().expect("a hop").principal();
     let call = call(ECHO, None);
     let mut facts = facts(ALL);
-    let request = Request {
-        principal,
-        call: &call,
-        asked: None,
-        server: "s",
-        callee: None,
-        listener: "in",
-        behalf: &behalf,
-        shadow: false,
-    };
+    let request = request(principal, &call, &behalf);
     let member = |at: usize| world.members[at].id.to_string();
     let jti = |at: usize| claims[at]["jti"].as_str().expect("text").to_owned();
     let run = claims[0]["run"].as_str().expect("text").to_owned();
