@@ -1,17 +1,16 @@
-//! All limits together: what they are about, what is taken, and that no order of calls gets past them.
+//! All limits together: what they are about, and what is taken.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     num::NonZeroU32,
     time::{Duration, Instant},
 };
 
-use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::{
     limited::Kind,
-    settings::{Count, Dimension, Measure, OnStoreFailure, Quota, Sharing},
+    settings::{Count, Dimension, Measure, Quota},
     *,
 };
 use crate::{
@@ -19,6 +18,9 @@ use crate::{
     protocol::{Class, Method},
     telemetry::Clock,
 };
+
+mod laws;
+mod shared;
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("more than zero")
@@ -43,11 +45,6 @@ fn changed(mut limit: Limit, change: impl FnOnce(&mut Count)) -> Limit {
     let Measure::Count(count) = &mut limit.measure else { panic!("it counts") };
     change(count);
     limit
-}
-
-fn shared(limit: Limit, on_store_failure: OnStoreFailure, replicas: u32) -> Limit {
-    let sharing = Sharing { on_store_failure, replicas: number(replicas) };
-    changed(limit, |count| count.sharing = Some(sharing))
 }
 
 /// A call as a test describes it.
@@ -391,172 +388,4 @@ fn two_limiters_are_one_to_a_call() {
     };
     assert_eq!([take(), take(), take()], [true, false, false]);
     assert_eq!(other.served(&call), 1, "what one refuses takes nothing of the other");
-}
-
-/// What a store says to a replica that asks for tokens.
-#[test]
-fn a_shared_limit_lives_on_leases() {
-    let few = limit("few", rate(20, 60, 20), &[Dimension::Principal]);
-    let mut site = Site::new([shared(few, OnStoreFailure::Deny, 1)]);
-    let call = Call::of("echo");
-    let short = |site: &Site| match site.try_take(&call) {
-        Err(Untaken::Short(shortages)) => shortages,
-        other => panic!("{other:?}"),
-    };
-    let shortages = short(&site);
-    let [shortage] = &*shortages else { panic!("{shortages:?}") };
-    assert_eq!((&**shortage.limit(), shortage.need(), shortage.want()), ("few", 1, 1));
-    assert_eq!(*shortage.quota(), rate(20, 60, 20));
-    let lease = Lease { tokens: 2, valid_for: Duration::from_secs(1) };
-    shortage.feed(Outcome::Granted(lease), site.instant());
-    assert_eq!((site.served(&call), short(&site).len()), (2, 1));
-    // Two that ask at once each get what they asked for.
-    shortage.feed(Outcome::Granted(lease), site.instant());
-    shortage.feed(Outcome::Granted(lease), site.instant());
-    assert_eq!(site.served(&call), 4);
-    // What isn't used in time is lost.
-    shortage.feed(Outcome::Granted(lease), site.instant());
-    site.now += Duration::from_secs(1);
-    short(&site);
-    // There are none: nobody asks again before there are.
-    let wait = Duration::from_secs(3);
-    shortage.feed(Outcome::Refused { retry_after: Some(wait) }, site.instant());
-    site.now += Duration::from_secs(1);
-    assert_eq!(site.limited(&call).retry_after(), Some(Duration::from_secs(2)));
-    site.now += Duration::from_secs(2);
-    short(&site);
-    shortage.feed(Outcome::Refused { retry_after: None }, site.instant());
-    site.now += Duration::from_secs(10_000);
-    assert_eq!(site.limited(&call).retry_after(), None);
-}
-
-#[test]
-fn a_store_that_is_down_never_means_unlimited() {
-    for (on_failure, replicas, served) in [
-        (OnStoreFailure::Local, 1, 6),
-        (OnStoreFailure::Local, 2, 3),
-        (OnStoreFailure::Local, 100, 1),
-        (OnStoreFailure::Deny, 1, 0),
-        (OnStoreFailure::UnsafeAllow, 1, 1_000),
-    ] {
-        let few = limit("few", budget(6, Some(60)), &[]);
-        let mut site = Site::new([shared(few, on_failure, replicas)]);
-        let mut total = 0;
-        let call = Call::of("echo");
-        // Within the period, the store is asked now and then, and never answers.
-        for second in 0..59 {
-            site.now = Duration::from_secs(second);
-            if let Err(Untaken::Short(shortages)) = site.try_take(&call) {
-                shortages.iter().for_each(|it| it.feed(Outcome::Unavailable, site.instant()));
-            }
-            total += site.served(&call);
-            if on_failure == OnStoreFailure::UnsafeAllow {
-                break;
-            }
-        }
-        assert_eq!(total, served, "{on_failure:?} {replicas}");
-    }
-}
-
-#[test]
-fn a_limit_that_refuses_here_asks_no_store() {
-    let few = limit("few", rate(1, 3_600, 1), &[]);
-    let many = shared(limit("many", rate(100, 60, 5), &[]), OnStoreFailure::Local, 1);
-    let site = Site::new([few, many]);
-    let call = Call::of("echo");
-    let Err(Untaken::Short(shortages)) = site.try_take(&call) else { panic!("it is short") };
-    let lease = Lease { tokens: 1, valid_for: Duration::from_secs(60) };
-    shortages[0].feed(Outcome::Granted(lease), site.instant());
-    assert_eq!(site.take(&call), Ok(()));
-    assert_eq!(site.take(&call), Err(vec!["few".to_owned()]));
-}
-
-/// One step of a simulation: how long after the last one (ms), who, which tool, how many targets.
-type Step = (u64, u8, u8, usize);
-
-/// Tokens that a step takes of a limit, and of which share of it.
-fn taken(limit: &Limit, (_, agent, tool, targets): Step) -> (String, u64) {
-    let Measure::Count(count) = &limit.measure else { panic!("it counts") };
-    let values: BTreeSet<_> = count.per.iter().collect();
-    let share = values.into_iter().map(|dimension| match dimension {
-        Dimension::Principal => format!("p{agent}"),
-        Dimension::Tool => format!("t{tool}"),
-        other => panic!("{other:?}"),
-    });
-    let cost = count.cost.get(TOOLS[usize::from(tool)]).copied().unwrap_or(1);
-    (share.collect(), u64::from(cost) * u64::try_from(targets).expect("small"))
-}
-
-const TOOLS: [&str; 3] = ["echo", "look", "dear"];
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
-    /// Calls of several agents at any times: no share of any limit ever gets more than it may, and whoever is
-    /// refused is over what the refusal names, gets nothing taken, and is served when it said.
-    #[test]
-    fn no_order_of_calls_gets_past_limits(
-        steps in prop::collection::vec((0..2_000_u64, 0..3_u8, 0..3_u8, 1..4_usize), 1..150),
-    ) {
-        let limits = [
-            limit("a", rate(5, 10, 4), &[Dimension::Principal]),
-            changed(limit("b", rate(3, 2, 9), &[Dimension::Tool]), |count| {
-                count.cost = [("dear".into(), 3)].into();
-            }),
-            limit("c", budget(10, Some(20)), &[]),
-            limit("d", budget(4, Some(5)), &[Dimension::Principal, Dimension::Tool]),
-        ];
-        let mut site = Site::new(limits.clone());
-        // Limit and share → when how much was taken.
-        let mut history: BTreeMap<(usize, String), Vec<(u64, u64)>> = BTreeMap::new();
-        for step in steps {
-            let (pause, agent, tool, targets) = step;
-            site.now += Duration::from_millis(pause);
-            let now = u64::try_from(site.now.as_millis()).expect("small");
-            let target = (Class::Execute, Some(TOOLS[usize::from(tool)]));
-            let call = Call { targets: vec![target; targets], ..Call::of("echo") };
-            let call = call.by(&format!("agent-{agent}"));
-            let refusal = match site.try_take(&call) {
-                Ok(()) => {
-                    for (at, limit) in limits.iter().enumerate() {
-                        let (share, tokens) = taken(limit, step);
-                        history.entry((at, share)).or_default().push((now, tokens));
-                    }
-                    continue;
-                }
-                Err(Untaken::Limited(limited)) => limited,
-                Err(Untaken::Short(shortages)) => panic!("{shortages:?}"),
-            };
-            // Where nobody else comes first, the wait is enough and not too long.
-            let Some(wait) = refusal.retry_after() else { continue };
-            let later = |wait| {
-                let now = Now { instant: site.instant() + wait, unix: site.now };
-                matches!(call.counted(&site.limiter).take(now), Err(Untaken::Limited(_)))
-            };
-            prop_assert!(later(wait - Duration::from_nanos(1)), "{refusal:?} waits too long");
-        }
-        for ((at, share), taken) in &history {
-            let Measure::Count(count) = &limits[*at].measure else { panic!("it counts") };
-            for (from, (start, _)) in taken.iter().enumerate() {
-                let mut sum = 0;
-                for (end, tokens) in &taken[from..] {
-                    sum += tokens;
-                    let span = end - start;
-                    let most = match count.quota {
-                        Quota::Rate { tokens, period, burst } => {
-                            let period = u64::try_from(period.as_millis()).expect("small");
-                            u64::from(burst.get()) + span * u64::from(tokens.get()) / period
-                        }
-                        // Two windows may meet within one period.
-                        Quota::Budget { tokens, period } => {
-                            let period = period.expect("one").as_millis();
-                            let windows = u128::from(span) / period + 2;
-                            u64::from(tokens.get()) * u64::try_from(windows).expect("small")
-                        }
-                    };
-                    prop_assert!(sum <= most, "{} of {} {}: {}", sum, limits[*at].name, share, most);
-                }
-            }
-        }
-    }
 }
