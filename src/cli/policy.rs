@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// `lictor policy …`
+/// Look into policies: their faults, their cases, the reasons of a decision, the grants.
 #[derive(Args, Debug)]
 pub struct Options {
     /// The configuration, which tells the policy directory, servers, groups and ledger.
