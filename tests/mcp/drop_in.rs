@@ -24,12 +24,7 @@ async fn one_line_governs_a_server() {
     // The second time what is there is used, policies of the user's own included.
     for wipes in [true, false] {
         let mut lictor = Process::start(home.path(), &arguments, home.path());
-        let address = lictor
-            .told(|lines| {
-                let line = lines.iter().find(|line| line.contains("listener=\"local\""))?;
-                line.split("address=").nth(1)?.split_whitespace().next()?.parse().ok()
-            })
-            .await;
+        let address = lictor.address().await;
         let printed = lictor.printed();
         assert!(printed.contains(&format!("governing {url}")), "{printed}");
         let place = |name: &str| {

@@ -1,6 +1,7 @@
 //! The binary as somebody else would start it, with its log lines as they come.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     process::{ExitStatus, Output, Stdio},
     sync::{Arc, Mutex},
@@ -65,6 +66,15 @@ impl Process {
         });
         let told = within("a log line", waiting).await.is_ok();
         found.unwrap_or_else(|| panic!("never told ({told}): {:#?}", self.lines.borrow()))
+    }
+
+    /// Where it listens, if it was started without a file.
+    pub(crate) async fn address(&mut self) -> SocketAddr {
+        self.told(|lines| {
+            let line = lines.iter().find(|line| line.contains("listener=\"local\""))?;
+            line.split("address=").nth(1)?.split_whitespace().next()?.parse().ok()
+        })
+        .await
     }
 
     /// What it printed so far.

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{NO_CONTENT, opened, status};
+use super::{NO_CONTENT, open, opened, status};
 use crate::{
     http::{Caller, within},
     site::{Site, agent_a, agent_b, call, metrics, request, sample, send},
@@ -29,14 +29,6 @@ async fn server() -> Stub {
         _ => json(&result(seen, "{}")),
     })
     .await
-}
-
-/// The session that an `initialize` brings.
-async fn open(caller: &mut Caller) -> String {
-    let reply = send(caller, "POST", &[], request("initialize", "{}")).await;
-    let session = reply.header("mcp-session-id").expect("a session").to_owned();
-    assert_eq!(reply.whole().await.status, 200);
-    session
 }
 
 /// Some callers, at once, each as often.

@@ -59,12 +59,7 @@ async fn a_command_line_governs_a_command() {
     let script = script();
     let arguments = ["run", "--bind", "127.0.0.1:0", "--env", "NEXTEST", "--", "python3", &script];
     let mut lictor = Process::start(home.path(), &arguments, home.path());
-    let address = lictor
-        .told(|lines| {
-            let line = lines.iter().find(|line| line.contains("listener=\"local\""))?;
-            line.split("address=").nth(1)?.split_whitespace().next()?.parse().ok()
-        })
-        .await;
+    let address = lictor.address().await;
     let printed = lictor.printed();
     assert!(printed.contains(&format!("governing python3 {script} at")), "{printed}");
     let mut caller = Caller::plain(address).await;
