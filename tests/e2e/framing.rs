@@ -11,7 +11,7 @@ use crate::{
     subject::{Lictor, Setup},
 };
 
-mod http2;
+pub(crate) mod http2;
 
 /// How long a connection that ought to end is watched.
 const SILENCE: Duration = Duration::from_secs(2);

@@ -23,23 +23,12 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
     CALL, CHANGE,
+    framing::http2::{END_STREAM, GOAWAY, SETTINGS, frame},
     http::{TRANSPORTS, Wire, whole, within},
     subject::{Lictor, Setup, upstream_tls},
 };
 
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    let mut frame = length[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
 
 /// Reads one request to its end; the stream's number.
 async fn request(wire: &mut Wire) -> u32 {
