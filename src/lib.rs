@@ -10,6 +10,7 @@
 //! | handshake | the caller's SVID is verified against the bundle of its own trust domain | [`listener`], [`identity`] | – |
 //! | read | head, identity once more, route, bounded body, strict decoding | [`proxy`], [`protocol`] | principal, route, call |
 //! | judge | facts are fetched, every stage is asked, what was revoked first | [`governance`], [`revocation`], [`policy`], [`state`] | permit |
+//! | admit | a place at the upstream, and the word of its breaker | [`upstream`] | – |
 //! | reserve | what the call takes of rate limits and budgets | [`limits`] | – |
 //! | intent | what may change state is on disk first | [`ledger`] | – |
 //! | forward | the judged bytes, our identity, nothing of the caller's credentials | [`upstream`] | status |

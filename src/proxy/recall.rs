@@ -1,8 +1,9 @@
 //! A call that is under way and has to end, because something that it has to do with was revoked.
 //!
-//! Every wait of a call and every stream is raced against this. What waits is refused, its answer never asked
-//! for or withheld; a stream ends in band. Either drops the upstream's side at once, which is all that can be
-//! done about a call that a server works on already.
+//! Every wait for a token or an answer and every stream is raced against this; the short one for a place isn't,
+//! since nothing is sent before the next look. What waits is refused, its answer never asked for or withheld; a
+//! stream ends in band. Either drops the upstream's side at once, which is all that can be done about a call that
+//! a server works on already.
 
 use tokio::sync::watch;
 
