@@ -95,9 +95,34 @@ impl Settings {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::num::NonZeroU32;
+impl Settings {
+    /// Some settings, for tests that say what matters to them.
+    pub(crate) fn sample() -> Self {
+        Self {
+            name: "in".into(),
+            direction: Direction::Inbound,
+            bind: SocketAddr::from(([127, 0, 0, 1], 0)),
+            door: Door::MutualTls,
+            public_url: None,
+            hosts: vec![],
+            origins: vec![],
+            max_connections: 1,
+            shield: shield::Settings {
+                connections: 1,
+                new_per_second: std::num::NonZeroU32::MIN,
+                loopback: false,
+            },
+            head_timeout: Duration::ZERO,
+            body_timeout: Duration::ZERO,
+            stall_timeout: Duration::ZERO,
+            idle_timeout: Duration::ZERO,
+            keep_alive: Duration::ZERO,
+        }
+    }
+}
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]
@@ -109,26 +134,8 @@ mod tests {
             ("https://side.example.org/out", "/", "https://side.example.org/out"),
             ("https://side.example.org:8443", "/", "https://side.example.org:8443/"),
         ] {
-            let settings = Settings {
-                name: "in".into(),
-                direction: Direction::Inbound,
-                bind: "127.0.0.1:0".parse().unwrap(),
-                door: Door::MutualTls,
-                public_url: Some(public.parse().unwrap()),
-                hosts: vec![],
-                origins: vec![],
-                max_connections: 1,
-                shield: shield::Settings {
-                    connections: 1,
-                    new_per_second: NonZeroU32::MIN,
-                    loopback: false,
-                },
-                head_timeout: Duration::ZERO,
-                body_timeout: Duration::ZERO,
-                stall_timeout: Duration::ZERO,
-                idle_timeout: Duration::ZERO,
-                keep_alive: Duration::ZERO,
-            };
+            let public_url = Some(public.parse().unwrap());
+            let settings = Settings { public_url, ..Settings::sample() };
             assert_eq!(settings.url_of(path).unwrap().as_str(), url);
             assert_eq!(Settings { public_url: None, ..settings }.url_of(path), None);
         }

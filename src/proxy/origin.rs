@@ -95,32 +95,16 @@ fn bare_host(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU32, time::Duration};
-
     use super::*;
     use crate::{identity::SpiffeId, listener::Door};
 
     fn doorplate(door: Door, hosts: &[&str], origins: &[&str]) -> Doorplate {
         let owned = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect();
         Doorplate::new(&listener::Settings {
-            name: "in".into(),
-            direction: listener::Direction::Inbound,
-            bind: "127.0.0.1:0".parse().unwrap(),
             door,
-            public_url: None,
             hosts: owned(hosts),
             origins: owned(origins),
-            max_connections: 1,
-            shield: listener::shield::Settings {
-                connections: 1,
-                new_per_second: NonZeroU32::MIN,
-                loopback: false,
-            },
-            head_timeout: Duration::ZERO,
-            body_timeout: Duration::ZERO,
-            stall_timeout: Duration::ZERO,
-            idle_timeout: Duration::ZERO,
-            keep_alive: Duration::ZERO,
+            ..listener::Settings::sample()
         })
     }
 
