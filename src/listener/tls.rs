@@ -32,11 +32,6 @@ use crate::{
     tls,
 };
 
-/// Log target under which pingora reports every failed handshake at level `ERROR`, with the caller's
-/// address, also those of port scanners. Refusals of a shown certificate are logged by Lictor itself, at a
-/// bounded rate, so this target can be filtered down to `OFF`.
-pub const PINGORA_HANDSHAKE_TARGET: &str = "pingora_core::services::listening";
-
 /// TLS settings of a listener with [`super::Door::MutualTls`]: TLS 1.2 and 1.3, a client certificate is
 /// mandatory, HTTP/2 and HTTP/1.1 by ALPN. Our own SVID and the bundles are those of the moment of each
 /// handshake; nothing has to be restarted when they change.
