@@ -91,3 +91,38 @@ pub(crate) fn verify_tls13(
 pub(crate) fn signature_schemes() -> Vec<SignatureScheme> {
     provider().signature_verification_algorithms.supported_schemes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::ca::Ca;
+
+    #[test]
+    fn only_a_file_of_certificates_tells_whom_to_believe() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("roots.pem");
+        let root = Ca::new("one.test").root_pem();
+        let damaged = root.replacen("MII", "MIA", 1);
+        for (text, reason) in [
+            (root.clone(), None),
+            (format!("a comment\n{root}{root}"), None),
+            (String::new(), Some("it holds no certificate")),
+            ("no PEM".to_owned(), Some("it holds no certificate")),
+            (root.replace("CERTIFICATE", "PUBLIC KEY"), Some("it holds no certificate")),
+            (format!("{root}{damaged}"), Some("invalid peer certificate")),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            match (towards_hosts(Some(&path)), reason) {
+                (Ok(_), None) => {}
+                (Err(SetupError::Roots { reason, .. }), Some(expected)) => {
+                    assert!(reason.contains(expected), "{reason}: {text}");
+                }
+                (outcome, _) => panic!("{outcome:?}: {text}"),
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+        let missing = towards_hosts(Some(&path)).unwrap_err().to_string();
+        assert!(missing.starts_with(&format!("the roots in `{}`", path.display())), "{missing}");
+        assert!(towards_hosts(None).is_ok());
+    }
+}
