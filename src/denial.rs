@@ -52,6 +52,11 @@ pub enum Denial {
     PushUrl(&'static str),
     /// The chain of delegation doesn't hold; why is for the operator.
     DelegationInvalid(Arc<ChainError>),
+    /// The chain of delegation may have been shown to a process before this one, of which nothing is left.
+    DelegationUnknown {
+        /// When chains are made that can't.
+        retry_after: Duration,
+    },
     /// The chain of delegation comes back to somebody who is in it.
     DelegationLoop(Arc<ChainError>),
     /// Somebody in the chain of delegation may not do it, or doesn't let those after it.
@@ -168,6 +173,7 @@ impl Denial {
             Self::UnknownContinuation => row(200, 4035, "unknown_continuation"),
             Self::PushUrl(_) => row(200, 4038, "push_url_refused"),
             Self::DelegationInvalid(_) => row(200, 4001, "delegation_invalid"),
+            Self::DelegationUnknown { .. } => retryable(row(200, 5041, "delegation_unknown")),
             Self::DelegationDenied(_) => row(200, 4030, "delegation_denied"),
             Self::DelegationRequired => row(200, 4039, "delegation_required"),
             Self::DelegationLoop(_) => row(200, 5080, "delegation_loop"),
@@ -204,7 +210,10 @@ impl Denial {
 
     /// When the same call may succeed, where that is known.
     pub fn retry_after(&self) -> Option<Duration> {
-        if let Self::BreakerOpen { retry_after } | Self::UpstreamBusy { retry_after } = self {
+        if let Self::BreakerOpen { retry_after }
+        | Self::UpstreamBusy { retry_after }
+        | Self::DelegationUnknown { retry_after } = self
+        {
             Some(*retry_after)
         } else if let Self::Limited(limited) = self {
             limited.retry_after()
@@ -241,6 +250,10 @@ impl Denial {
                 "request state not found; call again without `requestState`".into()
             }
             Self::DelegationInvalid(_) => "the chain of delegation doesn't hold".into(),
+            Self::DelegationUnknown { .. } => {
+                "the proxy has just started, and can't know whether it was shown this chain before"
+                    .into()
+            }
             Self::DelegationDenied(_) => "not permitted to everybody it is done for".into(),
             Self::DelegationRequired => "such a call has to be made on somebody's behalf".into(),
             Self::DelegationLoop(_) => "the call comes back to somebody who made it".into(),
@@ -320,7 +333,6 @@ impl From<ChainError> for Denial {
     fn from(error: ChainError) -> Self {
         match error {
             ChainError::NotReady => Self::NotReady,
-            ChainError::Full { .. } => Self::StateUnavailable,
             ChainError::Loop { .. } => Self::DelegationLoop(Arc::new(error)),
             ChainError::TooLong
             | ChainError::Empty

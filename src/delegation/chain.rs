@@ -1,4 +1,5 @@
-//! [`Chain`]: a header that holds by all rules, and [`Verifier`], which alone makes one.
+//! [`Chain`]: a header that holds by all rules, and [`Verifier`], which alone makes one, less that it may have been
+//! shown before.
 //!
 //! Whose signature it is costs two checks of a signature a hop: the hop's own and that of its certificate.
 //! Both are remembered, the certificates of everybody who signed and the hops that others build on; the last
@@ -15,9 +16,7 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Capabilities, FRESH, LONGEST, Mode, Rule, SEPARATOR, SKEW, Settings,
-    replay::{Memory, Refused},
-    rules,
+    Capabilities, LONGEST, Mode, Presented, Rule, SEPARATOR, Settings, rules,
     token::{self, Claims, Token},
 };
 use crate::identity::{Principal, Proof, Signer, Snapshot, SpiffeId};
@@ -28,13 +27,11 @@ const KNOWN_HOPS: usize = 1024;
 /// SVIDs that are remembered.
 const KNOWN_SIGNERS: usize = 1024;
 
-/// Verifies chains, and remembers whose signatures held and which hops were shown. One for a process: what
-/// was shown before a reload was shown.
+/// Verifies chains, and remembers whose signatures held.
 #[derive(Debug)]
 pub struct Verifier {
     hops: Cache<[u8; 32], Known<Hop>>,
     signers: Cache<[u8; 32], Known<Signer>>,
-    shown: Memory,
 }
 
 /// What came with a call, and where from.
@@ -65,7 +62,7 @@ pub struct Site<'a> {
 
 /// Delegation from a root to this proxy, proven.
 ///
-/// Only [`Verifier::verify`] makes one. It is of one call and has no meaning for another.
+/// Only [`Verifier::verify`] and [`Presented::taken`] make one. It is of one call and has no meaning for another.
 ///
 /// ```compile_fail,E0451
 /// let forged = lictor::delegation::Chain { hops: Vec::new(), text: "".into() };
@@ -83,17 +80,6 @@ pub struct Hop {
     claims: Claims,
     principal: Principal,
     not_after: u64,
-}
-
-/// The last hop, for those who remember for several replicas what was shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown<'a> {
-    /// Who made it.
-    pub issuer: &'a SpiffeId,
-    /// Its `jti`.
-    pub id: &'a str,
-    /// From when on nobody would take it anyway, Unix seconds.
-    pub until: u64,
 }
 
 /// Who of a chain objects to a call.
@@ -160,12 +146,6 @@ pub enum ChainError {
         /// Which.
         hop: usize,
     },
-    /// There is no room to remember that the last hop was shown.
-    #[error("hop {hop} can't be remembered as shown")]
-    Full {
-        /// Which.
-        hop: usize,
-    },
 }
 
 impl fmt::Display for Objection {
@@ -184,15 +164,11 @@ impl fmt::Display for Objection {
 impl Verifier {
     /// A verifier that remembers nothing yet.
     pub fn new() -> Self {
-        Self {
-            hops: Cache::new(KNOWN_HOPS),
-            signers: Cache::new(KNOWN_SIGNERS),
-            shown: Memory::new(FRESH + SKEW),
-        }
+        Self { hops: Cache::new(KNOWN_HOPS), signers: Cache::new(KNOWN_SIGNERS) }
     }
 
-    /// Verifies what came with a call. The same header is taken once.
-    pub fn verify(&self, arrival: &Arrival<'_>, site: &Site<'_>) -> Result<Chain, ChainError> {
+    /// Verifies what came with a call, by all rules but that its last hop is shown once.
+    pub fn verify(&self, arrival: &Arrival<'_>, site: &Site<'_>) -> Result<Presented, ChainError> {
         let own = &site.snapshot.usable(site.now).map_err(|_| ChainError::NotReady)?.id;
         let texts = split(arrival.header, site.settings.max_depth)?;
         let mut hops = Vec::with_capacity(texts.len());
@@ -205,18 +181,11 @@ impl Verifier {
         let hop = hops.iter().map(|(digest, known)| (&*known.value, digest));
         rules::check(hop, arrival, own, site)?;
         let at = hops.len().saturating_sub(1);
-        if let Some((_, last)) = hops.last() {
-            let claims = &last.value.claims;
-            self.shown.claim(&claims.issuer, &claims.id, site.now).map_err(|why| match why {
-                Refused::Shown => ChainError::Replayed { hop: at },
-                Refused::Full => ChainError::Full { hop: at },
-            })?;
-        }
         for (digest, known) in hops.iter().take(at) {
             self.hops.insert(*digest, known.clone());
         }
         let hops = hops.into_iter().map(|(_, known)| known.value).collect();
-        Ok(Chain { hops, text: arrival.header.into() })
+        Ok(Presented(Chain { hops, text: arrival.header.into() }))
     }
 
     /// A hop whose signature holds.
@@ -297,13 +266,6 @@ impl Chain {
     /// When the first of the hops expires, Unix seconds: since none outlives the one before, the last.
     pub fn expires(&self) -> u64 {
         self.hops().map(Hop::expires).min().unwrap_or_default()
-    }
-
-    /// What replicas have to tell each other: whoever is told of it second has seen a replay.
-    pub fn shown(&self) -> Option<Shown<'_>> {
-        let claims = self.last()?;
-        let until = claims.issued.saturating_add(FRESH + SKEW);
-        Some(Shown { issuer: &claims.issuer, id: &claims.id, until })
     }
 
     /// The header it was verified from.

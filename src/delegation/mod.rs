@@ -10,8 +10,8 @@
 //! | [`mode`], [`capability`] | how far a hop lets those after it go |
 //! | [`token`] | one hop as it is written |
 //! | `rules` | what has to hold between hops, and at the last one |
-//! | [`chain`] | header → [`Chain`], by all rules |
-//! | `replay` | a hop is shown once |
+//! | [`chain`] | header → [`Presented`], by all rules but one |
+//! | `shown` | [`Presented`] → [`Chain`]: the last hop is shown once |
 //! | [`link`] | which inbound call an outbound one comes from |
 //! | `behalf` | by whose authority a call is made |
 //! | [`mint`] | the next hop, or the first |
@@ -29,18 +29,19 @@ pub mod chain;
 pub mod link;
 pub mod mint;
 pub mod mode;
-mod replay;
 mod rules;
 pub mod settings;
+mod shown;
 pub mod token;
 
 pub use behalf::{Ambiguous, Behalf};
 pub use capability::{Capabilities, CapabilityError};
-pub use chain::{Arrival, Chain, ChainError, Hop, Limit, Objection, Shown, Site, Verifier};
+pub use chain::{Arrival, Chain, ChainError, Hop, Limit, Objection, Site, Verifier};
 pub use mint::{MintError, Next, extend, opaque, originate};
 pub use mode::Mode;
 pub use rules::Rule;
 pub use settings::{Origin, Settings, Who};
+pub use shown::{Presented, Shown};
 pub use token::{TokenError, WriteError};
 
 /// Name of the header.
@@ -53,7 +54,7 @@ pub const LONGEST: usize = 16 * 1024;
 const SEPARATOR: char = '~';
 
 /// How much two clocks may differ, in seconds.
-const SKEW: u64 = 5;
+pub const SKEW: u64 = 5;
 
 /// How long after it was made the last hop can be shown, in seconds.
 const FRESH: u64 = 60;

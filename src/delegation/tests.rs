@@ -110,7 +110,7 @@ impl World {
         let peer = &self.members[hops - 1].id;
         let snapshot = &self.members[hops].snapshot;
         let site = Site { snapshot, settings, now: self.now };
-        verifier.verify(&arrival(header, peer), &site)
+        verifier.verify(&arrival(header, peer), &site)?.taken(true)
     }
 }
 

@@ -17,8 +17,8 @@ use uuid::Uuid;
 use super::{Proxy, Read, Served, listening::listens};
 use crate::{
     delegation::{
-        Ambiguous, Arrival, Behalf, Capabilities, Chain, ChainError, HEADER, MintError, Mode, Next,
-        Rule, Settings, Site, Verifier, extend,
+        Ambiguous, Arrival, Behalf, Capabilities, ChainError, HEADER, MintError, Mode, Next,
+        Presented, Rule, SKEW, Settings, Site, Verifier, extend,
         link::{Cause, Inbound, Links, MEMBER, Marks},
         opaque, originate,
     },
@@ -28,7 +28,7 @@ use crate::{
     identity::{Peer, Principal, source::Svid},
     listener::Direction,
     protocol::Call,
-    state::Unavailable,
+    state::{Unavailable, Use},
 };
 
 /// What is shared of delegation, whatever the terms of a route are.
@@ -105,29 +105,32 @@ impl Proxy {
             method: call.method.name(),
             body: &call.body,
         };
-        let now = self.shared.record.clock.unix().as_secs();
-        let delegation = &self.shared.delegation;
-        let chain = {
-            let site = Site { snapshot: &source.snapshot(), settings, now };
-            delegation.verifier.verify(&arrival, &site).map_err(|error| {
-                tracing::warn!(peer = peer.id().as_str(), %error, "refused a chain of delegation");
-                Denial::from(error)
-            })?
+        let now = self.shared.record.clock.unix();
+        let refused = |error: ChainError| {
+            tracing::warn!(peer = peer.id().as_str(), %error, "refused a chain of delegation");
+            Denial::from(error)
         };
-        self.shown_once(&chain, now).await?;
-        Ok(Behalf::of(chain))
+        let presented = {
+            let site = Site { snapshot: &source.snapshot(), settings, now: now.as_secs() };
+            self.shared.delegation.verifier.verify(&arrival, &site).map_err(refused)?
+        };
+        let first = self.is_first(&presented, now).await?;
+        presented.taken(first).map(Behalf::of).map_err(refused)
     }
 
-    /// Whether no other replica was shown the chain before. Each remembers what it was shown itself.
-    async fn shown_once(&self, chain: &Chain, now: u64) -> Result<(), Denial> {
-        let Some(shown) = chain.shown() else { return Ok(()) };
+    /// Whether nobody was shown the last hop of a chain before: not this process, nor one before it, nor a replica.
+    async fn is_first(&self, presented: &Presented, now: Duration) -> Result<bool, Denial> {
+        let Some(shown) = presented.shown() else { return Ok(false) };
+        // No SPIFFE ID has a space in it.
         let id = format!("{} {}", shown.issuer, shown.id);
-        let ttl = Duration::from_secs(shown.until.saturating_sub(now).saturating_add(1));
-        match self.shared.owners.claim_once(&id, ttl).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let hop = chain.depth().saturating_sub(1);
-                Err(ChainError::Replayed { hop }.into())
+        let times = Duration::from_secs(shown.from)..Duration::from_secs(shown.until);
+        match self.shared.owners.claim_once(&id, times, now).await {
+            Ok(Use::First) => Ok(true),
+            Ok(Use::Again) => Ok(false),
+            Ok(Use::Unknown { since }) => {
+                // A hop tells its time in whole seconds.
+                let known = since.saturating_add(Duration::from_secs(SKEW + 1));
+                Err(Denial::DelegationUnknown { retry_after: known.saturating_sub(now) })
             }
             Err(Unavailable) => Err(Denial::StateUnavailable),
         }

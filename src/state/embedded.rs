@@ -7,6 +7,7 @@
 //! INVARIANT: a claim that was granted is on disk. One that could not be written is refused, and the file is
 //! opened anew before it is written to again: after a failed write nobody knows what is in it.
 
+mod log;
 mod records;
 mod writer;
 
@@ -25,8 +26,9 @@ use std::{
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, TableError};
 use tokio::sync::oneshot;
 
+pub(super) use self::log::Log;
 use self::writer::{Opener, Task, Writer};
-use super::{Unavailable, key::Key, store::Claim};
+use super::{Unavailable, key::Key, once::Once, store::Claim};
 use crate::telemetry::Clock;
 
 /// Digest → kind, when it ends in milliseconds since the Unix epoch, owner.
@@ -87,21 +89,34 @@ pub enum OpenError {
         #[source]
         source: Box<redb::Error>,
     },
+    /// What was used before can't be read, or what is used now not be written.
+    #[error("`once.0` and `once.1` in `{path}` can't be opened")]
+    Log {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
     /// There is no thread for it.
     #[error("the writer can't be started")]
     Thread(#[source] io::Error),
 }
 
 impl Embedded {
-    /// Opens the file in a folder; both are made if they aren't there, for their owner only.
-    pub(super) fn open(directory: &Path) -> Result<Self, OpenError> {
+    /// Opens the files in a folder; all are made if they aren't there, for their owner only.
+    pub(super) fn open(directory: &Path, now: Duration) -> Result<(Self, Once), OpenError> {
         make_directory(directory)
             .map_err(|source| OpenError::Directory { path: directory.to_owned(), source })?;
         let path = directory.join(FILE);
-        let opening = path.clone();
-        Self::start(Box::new(move || open_file(&opening)))
+        let (opening, begun) = (path.clone(), !path.exists());
+        let file = Self::start(Box::new(move || open_file(&opening)))
             .map_err(|source| OpenError::File { path, source: Box::new(source) })?
-            .map_err(OpenError::Thread)
+            .map_err(OpenError::Thread)?;
+        // Nobody else has them open: the file before is of one process.
+        let once = log::open(directory, begun, now)
+            .map_err(|source| OpenError::Log { path: directory.to_owned(), source })?;
+        Ok((file, once))
     }
 
     fn start(open: Opener) -> Result<io::Result<Self>, redb::Error> {

@@ -10,6 +10,7 @@
 mod embedded;
 mod key;
 mod memory;
+mod once;
 mod owners;
 mod records;
 mod redis;
@@ -18,6 +19,7 @@ mod store;
 mod tokens;
 
 pub use memory::Limits;
+pub use once::Use;
 pub use owners::{BindError, Health, Owners, Unavailable};
 pub use records::{Keeping, Kept, Mark, Record, Records};
 pub use settings::{Password, RedisSettings, Settings, Transport};

@@ -10,12 +10,13 @@
 //! | file | for as long as it is used | doesn't exist | nothing new is given away |
 //! | Redis | for a minute, then asked again | is looked up | what is known goes on, the rest is [`Unavailable`] |
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use super::{
     Allowance, Block, Kind, Limits, OpenError, Records, Settings,
     key::{self, Key},
     memory::{Memory, Recalled},
+    once::{Once, Use},
     store::{Claim, Store},
 };
 
@@ -26,6 +27,7 @@ pub struct Owners {
     tasks: Memory,
     continuations: Memory,
     contexts: Memory,
+    once: Once,
     store: Arc<Store>,
 }
 
@@ -68,13 +70,14 @@ impl Owners {
         limits: fn(Kind) -> Limits,
         now: Duration,
     ) -> Result<Self, OpenError> {
-        let mut store = Store::open(settings).await?;
+        let (mut store, once) = Store::open(settings, now).await?;
         let found = store.take_found();
         let owners = Self {
             sessions: Memory::new(limits(Kind::Session)),
             tasks: Memory::new(limits(Kind::Task)),
             continuations: Memory::new(limits(Kind::Continuation)),
             contexts: Memory::new(limits(Kind::Context)),
+            once,
             store: Arc::new(store),
         };
         for found in found {
@@ -154,13 +157,24 @@ impl Owners {
         bound
     }
 
-    /// Claims something that may be used once within `ttl`, such as a token that was shown: `false` if another
-    /// replica has. What this process itself was shown is for its own memory to know.
+    /// Uses something that may be used once and only at some times, such as a token that is shown. What could be
+    /// used before it is known what was used is not: by a process before this one, of which nothing is left.
     ///
     /// # Errors
-    /// When replicas share a store and it can't be asked: it may have been used.
-    pub async fn claim_once(&self, id: &str, ttl: Duration) -> Result<bool, Unavailable> {
-        self.store.claim_once(&key::once(id), ttl).await
+    /// When it can't be remembered, or the store that replicas share can't be asked: it may have been used.
+    pub async fn claim_once(
+        &self,
+        id: &str,
+        times: Range<Duration>,
+        now: Duration,
+    ) -> Result<Use, Unavailable> {
+        let digest = key::once(id);
+        let claimed = self.once.claim(&digest, times.start, times.end, now).await?;
+        let ttl = times.end.saturating_sub(now).max(Duration::from_millis(1));
+        if claimed == Use::First && !self.store.claim_once(&digest, ttl).await? {
+            return Ok(Use::Again);
+        }
+        Ok(claimed)
     }
 
     /// Takes a block of at least `need` tokens of a limit, `want` if there are so many, for one of its keys, from
@@ -204,7 +218,10 @@ impl Owners {
 
     /// How the store is doing.
     pub fn health(&self) -> Health {
-        Health { available: self.store.available(), failures: self.store.failures() }
+        Health {
+            available: self.store.available(),
+            failures: self.store.failures().saturating_add(self.once.failures()),
+        }
     }
 
     fn make_room(&self, memory: &Memory, owner: &str, now: Duration) -> Result<(), BindError> {

@@ -9,6 +9,7 @@ use super::{
     Allowance, Block, Settings, Unavailable,
     embedded::{self, Embedded, Found},
     key::Key,
+    once::Once,
     redis::{self, Redis},
 };
 
@@ -50,14 +51,17 @@ pub enum OpenError {
 }
 
 impl Store {
-    pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
+    /// Opens it, with what is known of things that may be used once.
+    pub(super) async fn open(settings: Settings, now: Duration) -> Result<(Self, Once), OpenError> {
         match settings {
-            Settings::Memory => Ok(Self::None),
+            Settings::Memory => Ok((Self::None, Once::unwritten(now))),
             Settings::Directory(directory) => {
-                Embedded::open(&directory).map(Self::Embedded).map_err(OpenError::Embedded)
+                let opened = Embedded::open(&directory, now).map_err(OpenError::Embedded);
+                opened.map(|(file, once)| (Self::Embedded(file), once))
             }
             Settings::Redis(settings) => {
-                Redis::start(settings).await.map(Self::Redis).map_err(OpenError::Redis)
+                let redis = Redis::start(settings).await.map_err(OpenError::Redis)?;
+                Ok((Self::Redis(redis), Once::unwritten(Duration::ZERO)))
             }
         }
     }
@@ -86,7 +90,7 @@ impl Store {
     }
 
     /// Whether something that may be used once wasn't used within `ttl` by any replica. A process that shares
-    /// its store with nobody remembers by itself what it used.
+    /// its store with nobody knows by its [`Once`].
     pub(super) async fn claim_once(
         &self,
         digest: &[u8; 32],

@@ -200,7 +200,7 @@ async fn owners_are_bounded_whatever_the_store() {
 async fn a_claim_ends_with_its_time() {
     let (a, b) = (principal("a"), principal("b"));
     for (name, site) in sites().await.into_iter().skip(1) {
-        let store = Store::open(site.settings).await.expect("a store");
+        let (store, _) = Store::open(site.settings, Clock.unix()).await.expect("a store");
         let key = key::Key::new(Kind::Session, "s", "1");
         let claim = async |to, ttl| patiently(async || store.claim(&key, to, ttl).await).await;
         assert_eq!(claim(&a, DAY).await, Ok(Claim::Granted), "{name}");

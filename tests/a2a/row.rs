@@ -119,6 +119,7 @@ async fn proxy(name: &str, own: Option<Own<'_>>, next: Option<Next<'_>>) -> Lict
          {{ id: 'spiffe://one.test/reader', mode: full }}] }}\n\
          policy: {{ directory: policies }}\n\
          ledger: {{ directory: ledger }}\n\
+         state: {{ directory: state }}\n\
          admin: {{ bind: '127.0.0.1:0' }}\n"
     );
     std::fs::write(here.join("lictor.yaml"), config).expect("a configuration");

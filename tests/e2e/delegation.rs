@@ -16,6 +16,7 @@ use crate::{
 mod forged;
 mod limits;
 mod refused;
+mod restarted;
 mod revoked;
 
 /// Who may begin a chain, unless a test says otherwise.
@@ -36,6 +37,20 @@ async fn proxy_with(
     delegation: &str,
     policies: &str,
 ) -> Lictor {
+    // In memory, nothing would be taken yet that could have been shown before.
+    let state = "state: { directory: state }\n";
+    proxy_keeping(state, name, doors, upstreams, delegation, policies).await
+}
+
+/// `state` is the line of the configuration.
+async fn proxy_keeping(
+    state: &str,
+    name: &str,
+    doors: &str,
+    upstreams: &str,
+    delegation: &str,
+    policies: &str,
+) -> Lictor {
     let directory = TempDir::new().expect("a directory");
     let here = directory.path();
     CA.svid(&format!("/{name}")).write(here, &[&CA]);
@@ -49,7 +64,7 @@ async fn proxy_with(
          delegation: {{ {delegation} }}\n\
          policy: {{ directory: policies }}\n\
          ledger: {{ directory: ledger }}\n\
-         admin: {{ bind: '127.0.0.1:0', tokenFile: token }}\n"
+         admin: {{ bind: '127.0.0.1:0', tokenFile: token }}\n{state}"
     );
     std::fs::write(here.join("token"), "a token of operators").expect("a token");
     std::fs::write(here.join("lictor.yaml"), yaml).expect("a configuration");

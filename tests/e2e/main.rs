@@ -15,6 +15,9 @@ mod exchange;
 mod framing;
 #[path = "../support/http.rs"]
 mod http;
+#[path = "../support/redis.rs"]
+#[expect(dead_code, reason = "what goes wrong with it is for the tests of state")]
+mod redis;
 mod refusals;
 mod soak;
 mod streams;

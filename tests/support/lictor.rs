@@ -238,11 +238,11 @@ impl Starting {
         })
     }
 
-    async fn listens(mut self, listeners: [&str; 2]) -> Lictor {
+    async fn listens(mut self, listeners: [&'static str; 2]) -> Lictor {
         let [plain, mutual] =
             self.told("it doesn't start", |logs| addresses(logs, listeners)).await;
         let Self { child, directory, logs, .. } = self;
-        Lictor { child, directory, plain, mutual, logs }
+        Lictor { child, directory, listeners, plain, mutual, logs }
     }
 
     /// Waits for a log line with such a text.
@@ -293,6 +293,7 @@ impl Places {
 pub(crate) struct Lictor {
     child: Child,
     directory: Arc<TempDir>,
+    listeners: [&'static str; 2],
     pub(crate) plain: SocketAddr,
     pub(crate) mutual: SocketAddr,
     logs: Arc<Mutex<Vec<String>>>,
@@ -308,7 +309,7 @@ impl Lictor {
     pub(crate) async fn run_with(
         directory: TempDir,
         file_limit: Option<u64>,
-        listeners: [&str; 2],
+        listeners: [&'static str; 2],
     ) -> Self {
         let command = match file_limit {
             None => command(directory.path(), &RUN),
@@ -325,7 +326,7 @@ impl Lictor {
     /// Starts it again where it ran before.
     pub(crate) async fn restart(self) -> Self {
         let starting = Starting::of(command(self.directory(), &RUN), Arc::clone(&self.directory));
-        starting.listens(LISTENERS).await
+        starting.listens(self.listeners).await
     }
 
     /// Starts a process that waits to take over from this one.
@@ -338,7 +339,7 @@ impl Lictor {
     pub(crate) async fn upgrade(&self) -> Self {
         let successor = self.successor(&["--unsafe-forget-state"]);
         self.signal("QUIT").await;
-        let new = successor.listens(LISTENERS).await;
+        let new = successor.listens(self.listeners).await;
         self.logged("handed over; finishing").await;
         new
     }

@@ -5,18 +5,21 @@ use super::*;
 #[test]
 fn a_hop_is_shown_once_and_to_whom_it_was_made_for() {
     let world = World::new();
-    let verifier = Verifier::new();
+    let settings = world.settings();
     let header = world.sign(&world.claims(2));
-    let chain = world.show(&verifier, &header, 2).expect("taken");
-    let shown = chain.shown().expect("a last hop");
-    assert_eq!((shown.issuer, shown.until), (&world.members[1].id, world.now + 65));
+    let present = || {
+        let site =
+            Site { snapshot: &world.members[2].snapshot, settings: &settings, now: world.now };
+        Verifier::new().verify(&arrival(&header, &world.members[1].id), &site).expect("it holds")
+    };
+    let presented = present();
+    let shown = presented.shown().expect("a last hop");
+    assert_eq!(shown.issuer, &world.members[1].id);
     assert_eq!(shown.id, BASE64URL_NOPAD.encode(&[1; 16]));
-    let again = world.show(&verifier, &header, 2).err();
-    assert_eq!(again, Some(ChainError::Replayed { hop: 1 }));
-    // The same id by somebody else is another hop.
-    let mut claims = world.claims(1);
-    claims[0]["jti"] = BASE64URL_NOPAD.encode(&[1; 16]).into();
-    world.show(&verifier, &world.sign(&claims), 1).expect("taken");
+    // The clock of whoever made it may be ahead, and ours may be behind when it is shown.
+    assert_eq!((shown.from, shown.until), (world.now - 5, world.now + 65));
+    assert_eq!(presented.taken(true).expect("taken").depth(), 2);
+    assert_eq!(present().taken(false).err(), Some(ChainError::Replayed { hop: 1 }));
     // Somebody who overheard it, and somebody whom it wasn't made for.
     let settings = world.settings();
     for (peer, to, rule) in [(0, 2, Rule::Presenter), (1, 3, Rule::Audience)] {

@@ -1,15 +1,25 @@
 //! What may be used once, by all replicas together.
 
+use std::ops::Range;
+
 use super::*;
 
-const TTL: Duration = Duration::from_secs(60);
+/// From now on, for a minute.
+fn times() -> Range<Duration> {
+    let now = Clock.unix() + Duration::from_millis(1);
+    now..now + Duration::from_secs(60)
+}
+
+async fn claim(owners: &Owners, id: &str) -> Result<Use, Unavailable> {
+    owners.claim_once(id, times(), Clock.unix()).await
+}
 
 /// What two replicas, or one that is alone, say to eight claims at the same time.
-async fn eight(replicas: &[Arc<Owners>], id: &str) -> Vec<Result<bool, Unavailable>> {
+async fn eight(replicas: &[Arc<Owners>], id: &str) -> Vec<Result<Use, Unavailable>> {
     let mut claims = JoinSet::new();
     for at in 0..8 {
         let (owners, id) = (Arc::clone(&replicas[at % replicas.len()]), id.to_owned());
-        claims.spawn(async move { owners.claim_once(&id, TTL).await });
+        claims.spawn(async move { claim(&owners, &id).await });
     }
     timeout(PATIENCE, claims.join_all()).await.expect("in time")
 }
@@ -25,39 +35,69 @@ async fn of_many_replicas_one_may_use_it() {
         let all_told = async {
             loop {
                 let told = eight(&replicas, &rounds.next().expect("a round")).await;
-                let granted = told.iter().filter(|told| **told == Ok(true)).count();
-                if store != "redis" {
-                    // Each process remembers for itself; there is nobody to ask.
-                    assert_eq!(granted, 8, "{store}");
-                    return;
-                }
-                assert!(granted <= 1, "{told:?}");
-                // On a busy machine some have no answer, and one of them may have it.
+                let granted = told.iter().filter(|told| **told == Ok(Use::First)).count();
+                assert!(granted <= 1, "{store}: {told:?}");
+                // On a busy machine some have no answer of Redis, and one of them may have it.
                 if told.iter().all(Result::is_ok) {
-                    assert_eq!(granted, 1, "{told:?}");
+                    assert_eq!(granted, 1, "{store}: {told:?}");
                     return;
                 }
+                assert_eq!(store, "redis");
             }
         };
         timeout(PATIENCE, all_told).await.expect("in time");
     }
 }
 
+/// The process that ends says nothing to anybody: its files and Redis are as they are.
 #[tokio::test]
-async fn what_was_claimed_can_be_claimed_again_when_its_time_has_passed() {
+async fn what_was_used_before_a_restart_is_used_or_unknown() {
+    for (store, site) in sites().await {
+        let owners = open(&site.settings).await;
+        let used = times();
+        let use_it = async || owners.claim_once("a", used.clone(), Clock.unix()).await;
+        // Redis may have heard of it when its answer is late; it is used then.
+        assert!(matches!(patiently(use_it).await, Ok(Use::First | Use::Again)), "{store}");
+        drop(owners);
+        while Clock.unix() < used.start {
+            tokio::task::yield_now().await;
+        }
+        let owners = reopened(&site.settings).await;
+        let told = patiently(async || owners.claim_once("a", used.clone(), Clock.unix()).await);
+        let told = told.await.expect("told");
+        match store {
+            "memory" => assert!(matches!(told, Use::Unknown { .. }), "{told:?}"),
+            _ => assert_eq!(told, Use::Again, "{store}"),
+        }
+        // What can be used since is nobody's concern before.
+        let mut others = (0..20).map(|number| number.to_string());
+        let fresh = async {
+            while claim(&owners, &others.next().expect("a try")).await != Ok(Use::First) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, fresh).await.expect(store);
+    }
+}
+
+#[tokio::test]
+async fn what_another_replica_used_ends_with_its_time() {
     let redis = RedisServer::start().await;
-    let owners = open(&settings(&redis)).await;
-    let brief = Duration::from_millis(300);
-    let claim = async |id, ttl| patiently(async || owners.claim_once(id, ttl).await).await;
-    let again = async {
-        // A claim whose answer was lost may be the one that holds; its time passes as well.
-        while claim("a", brief).await != Ok(true) {}
-        while claim("a", brief).await != Ok(true) {}
-        // Within its time it can't, whichever claim holds it.
-        while claim("b", DAY).await == Ok(true) {}
-        assert_eq!(claim("b", DAY).await, Ok(false));
+    let (one, other) = (open(&settings(&redis)).await, open(&settings(&redis)).await);
+    let brief = || {
+        let now = Clock.unix();
+        now..now + Duration::from_millis(300)
     };
-    timeout(PATIENCE, again).await.expect("in time");
+    let used = async {
+        // A claim whose answer was lost may be the one that holds; it is a use as well.
+        while one.claim_once("a", brief(), Clock.unix()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        while other.claim_once("a", brief(), Clock.unix()).await != Ok(Use::First) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, used).await.expect("it ended");
 }
 
 #[tokio::test]
@@ -65,5 +105,5 @@ async fn without_the_shared_store_nothing_is_used() {
     let mut redis = RedisServer::start().await;
     redis.kill().await;
     let owners = open(&settings(&redis)).await;
-    assert_eq!(owners.claim_once("a", TTL).await, Err(Unavailable));
+    assert_eq!(claim(&owners, "a").await, Err(Unavailable));
 }

@@ -12,13 +12,13 @@ fn now() -> u64 {
 }
 
 /// Makes chains of members of one trust domain.
-struct Forge {
-    members: Vec<(String, Credential)>,
+pub(super) struct Forge {
+    pub(super) members: Vec<(String, Credential)>,
     serial: AtomicU8,
 }
 
 impl Forge {
-    fn of(names: &[&str]) -> Self {
+    pub(super) fn of(names: &[&str]) -> Self {
         let member =
             |name: &&str| (format!("spiffe://one.test/{name}"), CA.svid(&format!("/{name}")));
         Self { members: names.iter().map(member).collect(), serial: AtomicU8::new(0) }
@@ -45,7 +45,7 @@ impl Forge {
     }
 
     /// A chain through all members to `to`, each hop's claims changed by `change`.
-    fn chain(&self, to: &str, change: impl Fn(usize, &mut Value)) -> Vec<String> {
+    pub(super) fn chain(&self, to: &str, change: impl Fn(usize, &mut Value)) -> Vec<String> {
         let mut hops: Vec<String> = Vec::new();
         for at in 0..self.members.len() {
             let next = self.members.get(at + 1).map_or(to, |(id, _)| id);
@@ -57,7 +57,7 @@ impl Forge {
     }
 }
 
-async fn shown(lictor: &Lictor, by: &Credential, header: &str, call: &str) -> Answer {
+pub(super) async fn shown(lictor: &Lictor, by: &Credential, header: &str, call: &str) -> Answer {
     let config = caller_tls().with_client_auth_cert(by.chain.clone(), by.key());
     let mut caller = Caller::tls(lictor.mutual, &config.expect("a credential"), false).await;
     let mut request = caller.request_to("POST", "/own", whole(call.to_owned()));
