@@ -68,16 +68,10 @@ impl Limited {
     pub fn retry_after(&self) -> Option<Duration> {
         self.worst.retry_after
     }
-
-    /// That in milliseconds, rounded up.
-    pub fn retry_after_ms(&self) -> Option<u64> {
-        let wait = self.retry_after()?.as_nanos().div_ceil(1_000_000);
-        Some(u64::try_from(wait).unwrap_or(u64::MAX))
-    }
 }
 
 impl fmt::Display for Limited {
-    /// One sentence for the caller, with all names and the wait: some clients show nothing else.
+    /// One sentence for the caller, with all names: some clients show nothing else.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Exceeded { limit, kind, .. } = &self.worst;
         match kind {
@@ -90,8 +84,8 @@ impl fmt::Display for Limited {
             let before = if at == 0 { " and over " } else { ", " };
             write!(f, "{before}`{}`", other.limit)?;
         }
-        match self.retry_after_ms() {
-            Some(wait) => write!(f, "; try again in {} s", wait.div_ceil(1_000)),
+        match self.retry_after() {
+            Some(_) => Ok(()),
             None => f.write_str("; trying again doesn't help"),
         }
     }

@@ -4,6 +4,8 @@
 //! with a content type, carries the request's own id with its JSON type, never a session id, and names the
 //! decision so that an operator can look it up.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
@@ -24,6 +26,9 @@ mod limited;
 
 /// Has data of its own by MCP 2026-07-28 `basic/versioning`.
 const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// By how much the waits of those who are refused until the same instant may differ: a tenth, and this at most.
+const LONGEST_SPREAD: Duration = Duration::from_secs(30);
 
 /// How whoever is refused reads an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +131,7 @@ pub(super) fn render(
     if let Denial::Limited(limited) = denial {
         limited::add_headers(limited, &mut headers);
     }
-    if let Some(seconds) = retry_after(denial, status) {
+    if let Some(seconds) = retry_after(denial, decision_id, status) {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     let body = match binding {
@@ -187,18 +192,37 @@ pub(super) fn last_event(denial: &Denial, call: &Call, decision_id: Uuid) -> Byt
     }
 }
 
-/// `Retry-After`, in whole seconds (RFC 9110 §10.2.3): not before what is known, and soon where nothing is.
-fn retry_after(denial: &Denial, status: u16) -> Option<u64> {
-    match denial.retry_after() {
-        Some(time) => Some(time.as_secs() + u64::from(time.subsec_nanos() > 0)),
+/// `Retry-After`, in whole seconds (RFC 9110 §10.2.3), and soon where nothing is known.
+fn retry_after(denial: &Denial, decision_id: Uuid, status: u16) -> Option<u64> {
+    match retry_after_ms(denial, decision_id) {
+        Some(wait) => Some(wait.div_ceil(1000)),
         None => (status == 503).then_some(1),
     }
 }
 
-/// The same in the message, since SDKs don't show headers.
-fn retry_after_ms(denial: &Denial) -> Option<u64> {
-    let time = denial.retry_after()?;
-    Some(u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
+/// The same in the message, since SDKs don't show headers, in milliseconds.
+///
+/// Many may be refused until the same instant, when a budget begins anew or a breaker opens, so each is told to wait
+/// a little longer, by what is random in the decision's id. Never less than it takes.
+fn retry_after_ms(denial: &Denial, decision_id: Uuid) -> Option<u64> {
+    let wait = denial.retry_after()?;
+    let [.., high, low] = decision_id.into_bytes();
+    let part = u32::from(u16::from_be_bytes([high, low]));
+    let more = (wait / 10).min(LONGEST_SPREAD) * part / (1 << 16);
+    let wait = wait.saturating_add(more).as_nanos().div_ceil(1_000_000);
+    Some(u64::try_from(wait).unwrap_or(u64::MAX))
+}
+
+/// What is told in words, since some clients show nothing else.
+fn text(denial: &Denial, decision_id: Uuid) -> String {
+    let message = denial.message();
+    match retry_after_ms(denial, decision_id) {
+        Some(wait) => {
+            let seconds = wait.div_ceil(1000);
+            format!("{message}; try again in {seconds} s (decision {decision_id})")
+        }
+        None => format!("{message} (decision {decision_id})"),
+    }
 }
 
 /// The status by which a REST client knows a refusal: there is nothing else that it reads it by.
@@ -244,7 +268,7 @@ fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> 
     let unsupported = row.code == UNSUPPORTED_VERSION;
     let requested =
         if let Denial::Undecodable(error) = denial { error.requested.as_deref() } else { None };
-    let message = format!("{} (decision {decision_id})", denial.message());
+    let message = text(denial, decision_id);
     let message = Message {
         jsonrpc: "2.0",
         id,
@@ -255,7 +279,7 @@ fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> 
                 kind: row.kind,
                 decision_id: &decision_id,
                 retryable: row.retryable,
-                retry_after_ms: retry_after_ms(denial),
+                retry_after_ms: retry_after_ms(denial, decision_id),
                 limit,
                 limits: limited.map(|it| it.exceeded().map(|one| &*one.limit).collect()),
                 supported: unsupported.then_some(mcp::MODERN_VERSIONS),
@@ -265,4 +289,36 @@ fn body(denial: &Denial, row: Row, id: Option<&RawValue>, decision_id: Uuid) -> 
     };
     // Serialising plain strings and numbers into memory can't fail.
     serde_json::to_vec(&message).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_refused_is_told_one_wait_and_not_all_the_same() {
+        for (wait, most) in [(0, 0), (1, 2), (600, 660), (60_000, 66_000), (3_600_000, 3_630_000)] {
+            let denial = Denial::BreakerOpen { retry_after: Duration::from_millis(wait) };
+            let mut told = Vec::new();
+            for number in 0..1000_u128 {
+                // Half of a version 7 UUID or so is random; its end is.
+                let id = Uuid::from_u128(0x0199_3f0e_7b5a_7c3e_9a1d_0000_0000_0000 + number * 65);
+                let ms = retry_after_ms(&denial, id).expect("a wait");
+                assert!((wait..=most).contains(&ms), "{ms} of {wait}");
+                assert_eq!(retry_after(&denial, id, 200), Some(ms.div_ceil(1000)));
+                let words = format!("try again in {} s (decision {id})", ms.div_ceil(1000));
+                assert!(text(&denial, id).ends_with(&words));
+                told.push(ms);
+            }
+            told.sort_unstable();
+            told.dedup();
+            assert!(told.len() as u64 > (most - wait).min(1000) / 2, "{} of {wait}", told.len());
+        }
+        // Where nothing is known there is nothing to spread.
+        let id = Uuid::now_v7();
+        assert_eq!(retry_after(&Denial::StateUnavailable, id, 503), Some(1));
+        assert_eq!(retry_after_ms(&Denial::StateUnavailable, id), None);
+        let told = text(&Denial::StateUnavailable, id);
+        assert!(told.ends_with(&format!("try again shortly (decision {id})")), "{told}");
+    }
 }

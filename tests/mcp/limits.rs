@@ -49,14 +49,19 @@ async fn a_call_over_a_limit_is_told_when_to_come_back() {
     assert_eq!((&data["kind"], &data["retryable"]), (&json!("rate_limited"), &json!(true)));
     assert_eq!(data["limits"], json!(["per-agent"]));
     let wait = data["retryAfterMs"].as_u64().expect("a wait");
-    assert!((1_790_000..=1_800_000).contains(&wait), "{wait}");
+    // Half an hour, and a little more so that not everybody comes back at once.
+    assert!((1_790_000..=1_830_000).contains(&wait), "{wait}");
     let text = error["message"].as_str().expect("a text");
-    assert!(text.contains("`per-agent`") && text.contains(" s (decision "), "{text}");
     let seconds = wait.div_ceil(1_000).to_string();
+    let words = format!("; try again in {seconds} s (decision ");
+    assert!(text.contains("`per-agent`") && text.contains(&words), "{text}");
     assert_eq!(refused.header("retry-after"), Some(&*seconds));
     assert_eq!(refused.header("ratelimit-policy"), Some(r#""per-agent";q=2;w=3600"#));
-    let standing = format!(r#""per-agent";r=0;t={seconds}"#);
-    assert_eq!(refused.header("ratelimit"), Some(&*standing));
+    // How the limit stands is told as it is.
+    let standing = refused.header("ratelimit").expect("a header");
+    let reset = standing.strip_prefix(r#""per-agent";r=0;t="#).expect("none is left");
+    let reset: u64 = reset.parse().expect("seconds");
+    assert!((1_790..=1_800).contains(&reset) && reset * 1_000 <= wait + 1_000, "{reset} {wait}");
 
     // Nobody else is held up, and neither is what clients can't wait with.
     assert_eq!(echoes(&mut agent_b(&lictor).await, 1).await, [None]);
@@ -101,7 +106,7 @@ async fn whoever_waits_as_told_is_let_through() {
             continue;
         };
         refused += 1;
-        assert!((1..=200).contains(&wait), "{wait}");
+        assert!((1..=220).contains(&wait), "{wait}");
         sleep(Duration::from_millis(wait)).await;
         assert_eq!(code(&mut caller, call("echo", "{}")).await, None, "after {wait} ms");
         served += 1;
@@ -195,7 +200,7 @@ async fn hours_are_those_of_a_clock_on_a_wall() {
     assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(4292), &json!("outside_hours")));
     assert_eq!(error["data"]["limits"], json!([name]));
     let wait = error["data"]["retryAfterMs"].as_u64().expect("a wait");
-    assert!((1..=12 * 3_600_000).contains(&wait), "{wait}");
+    assert!((1..=12 * 3_600_000 + 30_000).contains(&wait), "{wait}");
     assert_eq!(refused.header("ratelimit-policy"), None);
     assert!(refused.header("retry-after").is_some());
     assert_eq!(stub.requests(), 1);
@@ -233,7 +238,8 @@ async fn where_statuses_are_looked_at_it_is_429() {
     let mut caller = agent_a(&lictor).await;
     assert_eq!(echoes(&mut caller, 1).await, [None]);
     let refused = post(&mut caller, call("echo", "{}")).await;
-    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("3600")));
+    let wait: u64 = refused.header("retry-after").expect("a header").parse().expect("seconds");
+    assert!(refused.status == 429 && (3_590..=3_630).contains(&wait), "{wait}");
     assert_eq!(refused.json()["error"]["code"], 4290);
     assert_eq!(refused.json()["id"], 7);
     lictor.stop(2).await;

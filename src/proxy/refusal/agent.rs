@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::{retry_after_ms, text};
 use crate::denial::{Denial, Row};
 
 /// `domain` of what A2A itself defines.
@@ -56,7 +57,7 @@ struct Status<'a> {
 
 /// The body that answers a request of the JSON-RPC binding.
 pub(super) fn json_rpc(denial: &Denial, row: Row, id: Option<&RawValue>, decision: Uuid) -> Bytes {
-    let message = format!("{} (decision {decision})", denial.message());
+    let message = text(denial, decision);
     let reason = reason(row);
     let error =
         Error { code: row.code, message: &message, data: [detail(denial, row, &reason, decision)] };
@@ -66,7 +67,7 @@ pub(super) fn json_rpc(denial: &Denial, row: Row, id: Option<&RawValue>, decisio
 
 /// The body that answers a request of the REST binding.
 pub(super) fn rest(denial: &Denial, row: Row, status: u16, decision: Uuid) -> Bytes {
-    let message = format!("{} (decision {decision})", denial.message());
+    let message = text(denial, decision);
     let reason = reason(row);
     let error = Status {
         code: status,
@@ -91,7 +92,7 @@ fn detail<'a>(denial: &Denial, row: Row, reason: &'a str, decision: Uuid) -> Det
         let names: Vec<_> = limited.exceeded().map(|one| &*one.limit).collect();
         metadata.insert("limits", names.join(","));
     }
-    if let Some(time) = super::retry_after_ms(denial) {
+    if let Some(time) = retry_after_ms(denial, decision) {
         metadata.insert("retryAfterMs", time.to_string());
     }
     let domain = if defined(row).is_some() { A2A } else { OWN };
