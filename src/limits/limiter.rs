@@ -110,6 +110,12 @@ impl Limiter {
         Counted { hours: hours.collect(), charges: charges.collect() }
     }
 
+    /// The names of all limits.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let hours = self.hours.iter().map(|opening| &*opening.name);
+        hours.chain(self.counters.iter().map(|counter| &*counter.name))
+    }
+
     /// Name → how many keys are in memory, for metrics.
     pub fn keys(&self) -> impl Iterator<Item = (&str, usize)> {
         self.counters.iter().map(|counter| (&*counter.name, counter.keys()))

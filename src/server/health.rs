@@ -55,11 +55,12 @@ pub(super) fn look(shared: &Shared, source: Option<&Source>, readiness: &Readine
         shared.record.metrics.set_identity(status.state.as_str(), status.not_after);
     }
     readiness.set(Part::Identity, status.is_none_or(|status| status.state.serves()));
-    for limiter in [&shared.limiter, &shared.granted] {
-        for (limit, keys) in limiter.load().keys() {
-            shared.record.metrics.set_limit_keys(limit, keys);
-        }
+    let (limiter, granted) = (shared.limiter.load(), shared.granted.load());
+    for (limit, keys) in limiter.keys().chain(granted.keys()) {
+        shared.record.metrics.set_limit_keys(limit, keys);
     }
+    let names = limiter.names().chain(granted.names());
+    shared.record.metrics.retain_limits(&names.collect());
     shared.record.metrics.set_bodies_in_flight(shared.budget.used());
     let ledger = shared.record.ledger.status();
     let writable = shared.record.ledger.admits(true).is_ok();

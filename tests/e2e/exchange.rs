@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use crate::{
     CALL, CHANGE, NO_BREAKER,
-    http::{TRANSPORTS, Transport, whole, within},
+    http::{Caller, TRANSPORTS, Transport, whole, within},
     post, post_whole,
     stub::{Call, Stub, json},
     subject::{Lictor, Setup},

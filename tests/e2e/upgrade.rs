@@ -293,3 +293,48 @@ async fn killed_at_any_moment_they_leave_a_ledger_that_goes_on() {
     }
     println!("{} rounds, {begun} chains begun", rounds / 5);
 }
+
+/// The new process read its configuration before it was changed, and takes the change over like any other.
+#[tokio::test]
+async fn a_reload_while_the_new_process_waits_is_not_lost() {
+    let (one, two) = (Stub::json().await, Stub::json().await);
+    let mut old = Lictor::start(&one.url()).await;
+    let mut new = old.successor(&[FORGET]);
+    new.logged("waits for the old process").await;
+    configure(old.directory(), |text| text.replace(&one.url(), &two.url()));
+    let mut calls = until_heard(&old, &two, 1).await;
+    // Changed once more while the one hands over to the other.
+    configure(old.directory(), |text| text.replace("class: read", "class: write"));
+    old.signal("QUIT").await;
+    let new = new.up().await;
+    calls += until_heard(&new, &two, two.requests() + 1).await;
+    assert!(old.ended().await.success());
+    let before = one.requests();
+    for _ in 0..3 {
+        calls += until_heard(&new, &two, two.requests() + 1).await;
+    }
+    assert_eq!((one.requests(), before + two.requests()), (before, calls));
+    // Calls of a tool that writes have an intent.
+    let class_of = |entry: &serde_json::Value| entry["kind"] == "intent";
+    let intents = async {
+        while !new.entries().await.iter().any(class_of) {
+            calls += until_heard(&new, &two, two.requests() + 1).await;
+        }
+    };
+    within("a class that is in force", intents).await;
+    new.stop(calls).await;
+}
+
+/// Calls until an upstream has heard so many; how often. Everybody is served.
+async fn until_heard(lictor: &Lictor, stub: &Stub, requests: usize) -> usize {
+    let calling = async {
+        let mut calls = 0;
+        while stub.requests() < requests {
+            let mut caller = lictor.caller(Transport::Http1).await;
+            assert_eq!(caller.post(CALL).await.whole().await.status, 200);
+            calls += 1;
+        }
+        calls
+    };
+    within("an upstream that is called", calling).await
+}

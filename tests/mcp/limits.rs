@@ -4,6 +4,7 @@ mod shared;
 
 use std::time::Duration;
 
+use lictor::telemetry::Clock;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -181,26 +182,33 @@ async fn what_is_denied_takes_nothing() {
     lictor.stop(66).await;
 }
 
+/// Twelve hours, the first of which begins in so many: at any time of a test, those from −6 are open, and those
+/// from 6 are not.
+pub(crate) fn hours_from_now(offset: i64) -> String {
+    let now = i64::try_from(Clock.unix().as_secs() / 3600).expect("it is small");
+    let hour = |offset: i64| (now + offset).rem_euclid(24);
+    format!("from: '{:02}:00', to: '{:02}:00'", hour(offset), hour(offset + 12))
+}
+
 #[tokio::test]
 async fn hours_are_those_of_a_clock_on_a_wall() {
     let stub = Stub::json().await;
-    // At any time of a test, one of the two is open.
-    let limits = "rateLimits: [\
-         { name: early, hours: { from: '00:00', to: '12:00', zone: UTC }, when: { tools: [echo] } }, \
-         { name: late, hours: { from: '12:00', to: '24:00', zone: Etc/UTC }, when: { tools: [lookup] } }]";
-    let lictor = Site::to(&stub.url()).with(limits).start().await;
+    let limits = format!(
+        "rateLimits: [\
+         {{ name: now, hours: {{ {}, zone: UTC }}, when: {{ tools: [echo] }} }}, \
+         {{ name: later, hours: {{ {}, zone: Etc/UTC }}, when: {{ tools: [lookup] }} }}]",
+        hours_from_now(-6),
+        hours_from_now(6)
+    );
+    let lictor = Site::to(&stub.url()).with(&limits).start().await;
     let mut caller = agent_a(&lictor).await;
-    let echo = post(&mut caller, call("echo", "{}")).await;
-    let lookup = post(&mut caller, call("lookup", "{}")).await;
-    let (refused, name) = match echo.json()["error"]["code"].as_i64() {
-        None => (lookup, "late"),
-        Some(_) => (echo, "early"),
-    };
+    assert_eq!(code(&mut caller, call("echo", "{}")).await, None);
+    let refused = post(&mut caller, call("lookup", "{}")).await;
     let error = &refused.json()["error"];
     assert_eq!((&error["code"], &error["data"]["kind"]), (&json!(4292), &json!("outside_hours")));
-    assert_eq!(error["data"]["limits"], json!([name]));
+    assert_eq!(error["data"]["limits"], json!(["later"]));
     let wait = error["data"]["retryAfterMs"].as_u64().expect("a wait");
-    assert!((1..=12 * 3_600_000 + 30_000).contains(&wait), "{wait}");
+    assert!((5 * 3_600_000 - 60_000..=6 * 3_600_000 + 30_000).contains(&wait), "{wait}");
     assert_eq!(refused.header("ratelimit-policy"), None);
     assert!(refused.header("retry-after").is_some());
     assert_eq!(stub.requests(), 1);

@@ -21,6 +21,7 @@ use crate::{
 mod files;
 mod lists;
 mod refused;
+mod series;
 
 /// Between two looks of a test.
 const PAUSE: Duration = Duration::from_millis(20);

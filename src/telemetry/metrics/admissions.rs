@@ -2,10 +2,13 @@
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::{Held, counters, gauges};
+use super::{Held, counters, gauges, tellers::Tellers};
 
 /// The states that [`Admissions::set_breaker`] knows.
 const STATES: [&str; 3] = ["closed", "open", "half_open"];
+
+/// The kinds of places.
+const KINDS: [&str; 2] = ["call", "stream"];
 
 /// The families of all upstreams.
 #[derive(Clone, Debug)]
@@ -14,6 +17,7 @@ pub(super) struct Families {
     openings: IntCounterVec,
     places: IntGaugeVec,
     refused: IntCounterVec,
+    tellers: Tellers,
 }
 
 impl Families {
@@ -43,22 +47,35 @@ impl Families {
                 "Calls that were not sent to an upstream, since it has no place or its breaker is open.",
                 &["upstream", "reason"],
             ),
+            tellers: Tellers::default(),
         }
     }
 
     pub(super) fn of(&self, upstream: &str) -> Admissions {
+        let [call, stream] = KINDS;
         let places = |kind| self.places.with_label_values(&[upstream, kind]);
-        Admissions {
-            calls: places("call"),
-            streams: places("stream"),
+        self.tellers.join(upstream, || Admissions {
+            calls: places(call),
+            streams: places(stream),
             families: self.clone(),
             upstream: upstream.into(),
+        })
+    }
+
+    /// Takes out how things stand. What was counted stays.
+    fn remove(&self, upstream: &str) {
+        // What isn't there needn't be removed.
+        for state in STATES {
+            let _ = self.breaker.remove_label_values(&[upstream, state]);
+        }
+        for kind in KINDS {
+            let _ = self.places.remove_label_values(&[upstream, kind]);
         }
     }
 }
 
-/// Those of one upstream.
-#[derive(Clone, Debug)]
+/// Those of one upstream. Its gauges go with the last of the same name.
+#[derive(Debug)]
 pub struct Admissions {
     families: Families,
     upstream: Box<str>,
@@ -91,5 +108,12 @@ impl Admissions {
     /// Counts a call that was not sent.
     pub fn refuse(&self, reason: &'static str) {
         self.families.refused.with_label_values(&[&self.upstream, reason]).inc();
+    }
+}
+
+impl Drop for Admissions {
+    fn drop(&mut self) {
+        let Self { families, upstream, .. } = self;
+        families.tellers.leave(upstream, || families.remove(upstream));
     }
 }

@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::{counters, gauges};
+use super::{counters, gauges, tellers::Tellers};
 
 #[derive(Clone, Debug)]
 pub(super) struct Families {
@@ -10,11 +10,17 @@ pub(super) struct Families {
     ejections: IntCounterVec,
     passed_over: IntCounterVec,
     probes: IntCounterVec,
+    tellers: Tellers,
 }
 
-/// One endpoint.
-#[derive(Clone, Debug)]
+/// What a question to an endpoint can come to.
+const OUTCOMES: [&str; 2] = ["ok", "failed"];
+
+/// One endpoint. Its series go with the last of the same name.
+#[derive(Debug)]
 pub struct Endpoint {
+    families: Families,
+    upstream: Box<str>,
     name: Box<str>,
     up: IntGauge,
     ejections: IntCounter,
@@ -51,21 +57,37 @@ impl Families {
                 "Questions to an endpoint whether it is there.",
                 &["upstream", "endpoint", "outcome"],
             ),
+            tellers: Tellers::default(),
         }
     }
 
     pub(super) fn endpoint(&self, upstream: &str, endpoint: &str) -> Endpoint {
         let labels = [upstream, endpoint];
-        let up = self.up.with_label_values(&labels);
-        up.set(1);
+        let [good, failed] = OUTCOMES;
         let probes = |outcome| self.probes.with_label_values(&[upstream, endpoint, outcome]);
-        Endpoint {
-            name: endpoint.into(),
-            up,
-            ejections: self.ejections.with_label_values(&labels),
-            passed_over: self.passed_over.with_label_values(&labels),
-            good_probes: probes("ok"),
-            failed_probes: probes("failed"),
+        self.tellers.join(&teller(upstream, endpoint), || {
+            let up = self.up.with_label_values(&labels);
+            up.set(1);
+            Endpoint {
+                families: self.clone(),
+                upstream: upstream.into(),
+                name: endpoint.into(),
+                up,
+                ejections: self.ejections.with_label_values(&labels),
+                passed_over: self.passed_over.with_label_values(&labels),
+                good_probes: probes(good),
+                failed_probes: probes(failed),
+            }
+        })
+    }
+
+    fn remove(&self, upstream: &str, endpoint: &str) {
+        // What isn't there needn't be removed.
+        let _ = self.up.remove_label_values(&[upstream, endpoint]);
+        let _ = self.ejections.remove_label_values(&[upstream, endpoint]);
+        let _ = self.passed_over.remove_label_values(&[upstream, endpoint]);
+        for outcome in OUTCOMES {
+            let _ = self.probes.remove_label_values(&[upstream, endpoint, outcome]);
         }
     }
 }
@@ -95,4 +117,16 @@ impl Endpoint {
     pub fn probed(&self, alive: bool) {
         if alive { self.good_probes.inc() } else { self.failed_probes.inc() }
     }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let Self { families, upstream, name, .. } = self;
+        families.tellers.leave(&teller(upstream, name), || families.remove(upstream, name));
+    }
+}
+
+/// No authority has a space in it.
+fn teller(upstream: &str, endpoint: &str) -> String {
+    format!("{endpoint} {upstream}")
 }

@@ -8,11 +8,14 @@ mod admissions;
 mod calls;
 mod endpoints;
 mod ledger;
+mod limits;
 mod revocations;
 mod state;
+mod tellers;
 mod total;
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -295,6 +298,12 @@ impl Metrics {
     pub fn set_limit_keys(&self, limit: &str, keys: usize) {
         let keys = i64::try_from(keys).unwrap_or(i64::MAX);
         self.limit_keys.with_label_values(&[limit]).set(keys);
+    }
+
+    /// Takes out what is told of limits that aren't among those in force.
+    pub fn retain_limits(&self, in_force: &HashSet<&str>) {
+        limits::retain(&self.limit_keys, in_force);
+        limits::retain(&self.limits, in_force);
     }
 
     /// Tells the state of Lictor's own identity (`starting`, `ready`, `stale`, `expired` or

@@ -122,7 +122,8 @@ fn every_metric_is_documented() {
     let in_force = ["a", "b", "c", "d", "e", "f"].map(|kind| (kind, 1));
     metrics.set_revocations(&RevocationReading { in_force, current: true });
     metrics.set_processes("files", 1, 0);
-    metrics.endpoint("files", "127.0.0.1:9000").set_up(false);
+    let endpoint = metrics.endpoint("files", "127.0.0.1:9000");
+    endpoint.set_up(false);
     let admissions = metrics.admissions("files");
     admissions.set_breaker("open");
     admissions.refuse("full");
@@ -215,4 +216,53 @@ fn series_are_found_by_many_at_once() {
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
         .sum();
     assert_eq!(total, 1_200);
+}
+
+/// What replaces something may have its name.
+#[test]
+fn series_go_with_the_last_who_tells_them() {
+    let metrics = Metrics::new();
+    let (old, new) = (metrics.endpoint("files", "a:1"), metrics.endpoint("files", "a:1"));
+    let other = metrics.endpoint("files", "b:1");
+    let (before, after) = (metrics.admissions("files"), metrics.admissions("files"));
+    for admissions in [&before, &after, &metrics.admissions("gone")] {
+        admissions.set_breaker("open");
+        drop(admissions.hold_call());
+    }
+    new.set_up(false);
+    drop((old, before));
+    let up = || samples(&metrics, "lictor_upstream_endpoint_");
+    let told = |endpoint: &str| up().iter().filter(|line| line.contains(endpoint)).count();
+    assert_eq!((told("a:1"), told("b:1")), (5, 5), "{:#?}", up());
+    assert!(up().contains(
+        &"lictor_upstream_endpoint_up{endpoint=\"a:1\",upstream=\"files\"} 0".to_owned()
+    ));
+    let states = samples(&metrics, "lictor_upstream_breaker_state");
+    assert_eq!(states.len(), 3, "{states:#?}");
+    assert_eq!(samples(&metrics, "lictor_upstream_places_taken").len(), 2);
+    // What was counted is counted.
+    assert_eq!(samples(&metrics, "lictor_upstream_breaker_openings_total").len(), 2);
+    drop((new, after));
+    assert_eq!((told("a:1"), told("b:1")), (0, 5));
+    drop(other);
+    assert_eq!(up(), [""; 0]);
+    for gauge in ["lictor_upstream_breaker_state", "lictor_upstream_places_taken"] {
+        assert_eq!(samples(&metrics, gauge), [""; 0]);
+    }
+}
+
+#[test]
+fn limits_that_are_in_force_no_more_are_told_of_no_more() {
+    let metrics = Metrics::new();
+    for limit in ["stays", "goes"] {
+        metrics.limit(limit, "taken");
+        metrics.limit(limit, "refused");
+        metrics.set_limit_keys(limit, 1);
+    }
+    metrics.limit("hours", "refused");
+    metrics.retain_limits(&["stays", "hours"].into());
+    assert_eq!(samples(&metrics, "lictor_limit_").len(), 1);
+    let told = samples(&metrics, "lictor_limits_total");
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(told.iter().all(|line| !line.contains("goes")));
 }

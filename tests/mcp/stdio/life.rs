@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::{
-    http::{find, within},
+    http::{find, whole, within},
     reload::{APPLIED, edit, reloads},
     site::{agent_a, logged, metrics, sample},
 };
@@ -278,4 +278,43 @@ async fn a_process_outlives_a_reload_that_does_not_concern_it_and_ends_with_its_
     assert!(third != second && is_alive(&third));
     lictor.stop_with(|closings| closings > 8).await;
     assert!(!is_alive(&third));
+}
+
+/// A call that takes longer than a replaced command may go on is told so, in a document and on a stream.
+#[tokio::test]
+async fn what_ends_with_a_replaced_command_is_told_so() {
+    let lictor = site().with("drain: 1s").start().await;
+    let mut calls = Vec::new();
+    for accept in ["application/json, text/event-stream", "application/json"] {
+        let mut caller = agent_a(&lictor).await;
+        let session = Session::open(&mut caller).await;
+        let mut request = caller.request("POST", whole(tool_call("5", "hang", "{}")));
+        let headers = request.headers_mut();
+        headers.insert("mcp-session-id", session.id.parse().expect("a value"));
+        headers.insert("accept", accept.parse().expect("a value"));
+        // Nothing comes of it before the end; that it has begun is seen at the server's places.
+        calls.push(tokio::spawn(async move { caller.send(request).await.whole().await }));
+    }
+    let under_way = async {
+        let held = async |kind| {
+            let kind = format!("kind=\"{kind}\"");
+            sample(&metrics(&lictor).await, "lictor_upstream_places_taken", &[&kind])
+        };
+        while (held("call").await, held("stream").await) != (1.0, 1.0) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    within("two calls", under_way).await;
+    edit(&lictor, "lictor.yaml", "tools: {", "env: { set: { A: b } }, tools: {");
+    reloads(&lictor, APPLIED, 1.0).await;
+    for (call, status) in calls.into_iter().zip([200, 502]) {
+        let answer = within("the end of a call", call).await.expect("no panic");
+        let told = messages(&answer).pop().expect("an answer");
+        assert_eq!(answer.status, status, "{told}");
+        let error = &told["error"];
+        assert_eq!((&told["id"], &error["data"]["kind"]), (&5.into(), &"upstream_failed".into()));
+    }
+    let entries = lictor.stop(6).await;
+    let failed = entries.iter().filter(|entry| entry["status"] == "upstream_failed").count();
+    assert_eq!(failed, 2);
 }
