@@ -1,5 +1,6 @@
 //! Who is believed, on a running Lictor: at the handshake, on every message, and while an answer goes on.
 
+mod pools;
 mod rotation;
 mod upstreams;
 mod workload_api;
