@@ -171,10 +171,14 @@ impl Owners {
         let digest = key::once(id);
         let claimed = self.once.claim(&digest, times.start, times.end, now).await?;
         let ttl = times.end.saturating_sub(now).max(Duration::from_millis(1));
-        if claimed == Use::First && !self.store.claim_once(&digest, ttl).await? {
+        if claimed != Use::First {
+            return Ok(claimed);
+        }
+        if !self.store.claim_once(&digest, ttl).await? {
             return Ok(Use::Again);
         }
-        Ok(claimed)
+        let since = self.store.begun();
+        Ok(if times.start <= since { Use::Unknown { since } } else { Use::First })
     }
 
     /// Takes a block of at least `need` tokens of a limit, `want` if there are so many, for one of its keys, from

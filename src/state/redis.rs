@@ -130,6 +130,11 @@ impl Redis {
         self.link.borrow().as_ref().map_or(Duration::ZERO, |link| link.since)
     }
 
+    /// When what is there began. What was used before is forgotten, by a Redis that came back with nothing.
+    pub(super) fn begun(&self) -> Duration {
+        self.link.borrow().as_ref().map_or(Duration::ZERO, |link| link.begun)
+    }
+
     pub(super) fn available(&self) -> bool {
         self.link.borrow().is_some()
     }

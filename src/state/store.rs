@@ -102,6 +102,15 @@ impl Store {
         }
     }
 
+    /// From when on it knows what was used, since the Unix epoch. To be asked after it was told of a use, since it
+    /// may have come back in between with nothing.
+    pub(super) fn begun(&self) -> Duration {
+        match self {
+            Self::None | Self::Embedded(_) => Duration::ZERO,
+            Self::Redis(redis) => redis.begun(),
+        }
+    }
+
     /// Takes a block of tokens that replicas share. A process that shares its store with nobody counts by itself.
     pub(super) async fn tokens(
         &self,

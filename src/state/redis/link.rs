@@ -20,12 +20,20 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How often an idle link is looked at, so that one that was closed meanwhile is found before it is needed.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// Answers with the time that stands there; if there is none, with the one that it is given and writes down.
+const BEGUN: &str = "\
+local begun = redis.call('GET', KEYS[1])
+if not begun then begun = ARGV[1] redis.call('SET', KEYS[1], begun) end
+return tonumber(begun)";
+
 /// A connection that has been seen to take writes.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
     /// When it was made, since the Unix epoch.
     pub(super) since: Duration,
+    /// When somebody first found nothing there, since the Unix epoch: what was written before then is lost.
+    pub(super) begun: Duration,
     number: u64,
 }
 
@@ -112,10 +120,22 @@ async fn make(
 ) -> Result<Closed, DialError> {
     let dialed = timeout(PATIENCE, dialer.dial()).await.map_err(|_| DialError::TimeOut)?;
     let (connection, closed) = dialed?;
-    let link = Link { connection, since: Clock.unix(), number };
+    let mut link = Link { connection, since: Clock.unix(), begun: Duration::ZERO, number };
     look(&link).await?;
+    link.begun = begun(&link).await?;
     links.send_replace(Some(link));
     Ok(closed)
+}
+
+/// When what is there began, by the clock of whoever noticed that there was nothing.
+async fn begun(link: &Link) -> Result<Duration, DialError> {
+    let now = u64::try_from(link.since.as_millis()).unwrap_or(u64::MAX);
+    let mut ask = redis::cmd("EVAL");
+    ask.arg(BEGUN).arg(1).arg("lictor:{begun}").arg(now);
+    let mut connection = link.connection.clone();
+    let told = timeout(PATIENCE, ask.query_async::<u64>(&mut connection)).await;
+    let told = told.map_err(|_| DialError::TimeOut)?.map_err(DialError::Redis)?;
+    Ok(Duration::from_millis(told))
 }
 
 /// Whether it takes writes: a replica, or a server that is still loading, answers a `PING` too.

@@ -100,6 +100,48 @@ async fn what_another_replica_used_ends_with_its_time() {
     timeout(PATIENCE, used).await.expect("it ended");
 }
 
+/// A Redis that is killed and comes back with nothing, to replicas that were there and one that wasn't.
+#[tokio::test]
+async fn what_a_redis_forgot_isnt_taken_for_unused() {
+    let mut redis = RedisServer::start().await;
+    let (one, other) = (open(&settings(&redis)).await, open(&settings(&redis)).await);
+    let used = times();
+    let claim_it = async |owners: &Owners| {
+        patiently(async || owners.claim_once("a", used.clone(), Clock.unix()).await).await
+    };
+    assert!(matches!(claim_it(&one).await, Ok(Use::First | Use::Again)));
+    while Clock.unix() < used.start {
+        tokio::task::yield_now().await;
+    }
+    redis.kill().await;
+    // Somebody notices, or the port would be taken by the next one unseen.
+    let noticed = async {
+        while one.health().available == Some(true) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, noticed).await.expect("it is missed");
+    redis.revive().await;
+    let late = open(&settings(&redis)).await;
+    assert_eq!(claim_it(&one).await, Ok(Use::Again));
+    for replica in [&other, &late] {
+        let told = claim_it(replica).await;
+        // When it tries again it remembers by itself.
+        assert!(matches!(told, Ok(Use::Unknown { .. } | Use::Again)), "{told:?}");
+    }
+    // One that starts long after knows it as well, and what comes after is taken.
+    let last = open(&settings(&redis)).await;
+    let told = last.claim_once("b", used.clone(), Clock.unix()).await;
+    assert!(matches!(told, Ok(Use::Unknown { .. }) | Err(Unavailable)), "{told:?}");
+    let mut others = (0..20).map(|number| number.to_string());
+    let fresh = async {
+        while claim(&last, &others.next().expect("a try")).await != Ok(Use::First) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, fresh).await.expect("in time");
+}
+
 #[tokio::test]
 async fn without_the_shared_store_nothing_is_used() {
     let mut redis = RedisServer::start().await;

@@ -94,7 +94,7 @@ async fn replicas_share_what_was_given_away() {
     timeout(PATIENCE, taking).await.expect("in time");
     assert_eq!(owner(&two, "2").await, Ok(Some(c)));
     let keys = redis.say("EVAL \"return #redis.call('KEYS', 'lictor:{*}')\" 0").await;
-    assert_eq!(keys, ":3", "two, and the probe");
+    assert_eq!(keys, ":4", "two, the probe, and when it began");
     let left = redis.say("EVAL \"return redis.call('KEYS', '*')[1]\" 0").await;
     assert!(left.starts_with("lictor:{"), "{left}");
 }
