@@ -86,7 +86,8 @@ async fn replicas_keep_to_a_rate_together() {
     let (served, requests) = rush([&one, &two], enough).await;
     let most = 40.0 + 100.0 * began.elapsed().as_secs_f64();
     assert!(served as f64 <= most, "{served} of {most}");
-    // What callers that sleep don't ask for isn't served; on a busy machine some answers come too late.
+    // No more can be said of how few: callers that sleep don't ask, and on a busy machine answers come too late. That
+    // nothing is lost otherwise, `state::tests::tokens` shows without callers.
     assert!(served >= 150, "{served} of {most}");
     assert_eq!(stub.requests(), served);
     one.stop(requests[0]).await;
@@ -171,12 +172,14 @@ async fn a_redis_that_is_lost_midway_never_means_unlimited() {
     let lictor = replica(&stub, &redis, "budget: 20/1h, replicas: 2").await;
     let mut caller = agent_a(&lictor).await;
     assert_eq!(echoes(&mut caller, 8).await, [None; 8]);
+    // On a busy machine an answer may have come too late; the part is served from then on.
+    let slow = failures(&lictor).await;
     redis.freeze().await;
     let began = Clock.instant();
     let codes = echoes(&mut caller, 60).await;
     // Its part, and what may have been leased before.
     let served = codes.iter().filter(|code| code.is_none()).count();
-    assert!((10..=11).contains(&served), "{codes:?}");
+    assert!(served <= 11 && (served >= 10 || slow > 0), "{slow} {codes:?}");
     assert!(codes.iter().all(|code| [None, Some(4291)].contains(code)), "{codes:?}");
     // A wait for each call would make it longer than a second; each of them takes its own time, too.
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
