@@ -16,7 +16,8 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Capabilities, LONGEST, Mode, Presented, Rule, SEPARATOR, Settings, rules,
+    Capabilities, LONGEST, Mode, Presented, Rule, SEPARATOR, Settings,
+    rules::{self, Step},
     token::{self, Claims, Token},
 };
 use crate::identity::{Principal, Proof, Signer, Snapshot, SpiffeId};
@@ -170,7 +171,7 @@ impl Verifier {
     /// Verifies what came with a call, by all rules but that its last hop is shown once.
     pub fn verify(&self, arrival: &Arrival<'_>, site: &Site<'_>) -> Result<Presented, ChainError> {
         let own = &site.snapshot.usable(site.now).map_err(|_| ChainError::NotReady)?.id;
-        let texts = split(arrival.header, site.settings.max_depth)?;
+        let texts = split(arrival.header, site.settings.deepest())?;
         let mut hops = Vec::with_capacity(texts.len());
         for (at, text) in texts.iter().enumerate() {
             let digest = token::digest(text);
@@ -330,6 +331,12 @@ impl Hop {
         self.claims.expires
     }
 
+    /// What it says of itself and those after it.
+    pub(super) fn step(&self) -> Step<'_> {
+        let Claims { issuer, mode, capabilities, .. } = &self.claims;
+        Step { id: issuer, mode: *mode, capabilities }
+    }
+
     pub(super) fn claims(&self) -> &Claims {
         &self.claims
     }
@@ -347,7 +354,6 @@ fn split(header: &str, limit: usize) -> Result<Vec<&str>, ChainError> {
     if header.is_empty() {
         return Err(ChainError::Empty);
     }
-    let limit = limit.min(Settings::DEEPEST);
     let texts: Vec<_> = header.split(SEPARATOR).take(limit.saturating_add(1)).collect();
     if texts.len() > limit { Err(ChainError::TooDeep { limit }) } else { Ok(texts) }
 }

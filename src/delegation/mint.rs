@@ -102,7 +102,7 @@ pub fn extend(
     if parent.audience != svid.id {
         return Err(MintError::NotOurs(parent.audience.clone()));
     }
-    if depth >= settings.max_depth.min(Settings::DEEPEST) {
+    if depth >= settings.deepest() {
         return Err(MintError::TooDeep(depth));
     }
     let mode = next.mode.unwrap_or(parent.mode);
@@ -169,7 +169,7 @@ fn mint(
     }
     rules::domains(&svid.id, next.to, settings).map_err(MintError::Rule)?;
     let issuers: Vec<_> = before.iter().copied().chain([&svid.id]).collect();
-    if let Some((_, id)) = rules::way_back(&issuers, next.to, settings) {
+    if let Some((_, id)) = rules::way_back(&issuers, Some(next.to), settings) {
         return Err(MintError::Loop(id.clone()));
     }
     let algorithm = svid.choose(&ALGORITHMS).ok_or(MintError::Key)?;

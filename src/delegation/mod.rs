@@ -39,7 +39,7 @@ pub use capability::{Capabilities, CapabilityError};
 pub use chain::{Arrival, Chain, ChainError, Hop, Limit, Objection, Site, Verifier};
 pub use mint::{MintError, Next, extend, opaque, originate};
 pub use mode::Mode;
-pub use rules::Rule;
+pub use rules::{Rule, Step, check_steps};
 pub use settings::{Origin, Settings, Who};
 pub use shown::{Presented, Shown};
 pub use token::{TokenError, WriteError};

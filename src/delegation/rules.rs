@@ -88,16 +88,26 @@ pub enum Rule {
     Method,
 }
 
+/// What a hop says of who delegates, and of how far those after it may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// Who delegates.
+    pub id: &'a SpiffeId,
+    /// How far those after it may go.
+    pub mode: Mode,
+    /// What they are restricted to.
+    pub capabilities: &'a Capabilities,
+}
+
 /// Checks hops whose signatures hold, each with the digest of its text, by all rules but that of replay.
 pub(super) fn check<'a>(
     hops: impl Iterator<Item = (&'a Hop, &'a [u8; 32])> + Clone,
     arrival: &Arrival<'_>,
-    own: &SpiffeId,
+    own: &'a SpiffeId,
     site: &Site<'_>,
 ) -> Result<(), ChainError> {
     let mut before: Option<(&Hop, &[u8; 32])> = None;
     let mut root = None;
-    let mut limit = &Capabilities::UNLIMITED;
     for (at, (hop, digest)) in hops.clone().enumerate() {
         let refused = |rule| ChainError::Hop { hop: at, rule };
         let claims = hop.claims();
@@ -105,25 +115,59 @@ pub(super) fn check<'a>(
             return Err(refused(Rule::Depth));
         }
         match before {
-            None => first(claims, site.settings).map_err(refused)?,
+            None => first(claims).map_err(refused)?,
             Some((parent, digest)) => link(claims, parent.claims(), digest).map_err(refused)?,
         }
         same(claims, root.get_or_insert(claims)).map_err(refused)?;
-        if claims.capabilities.limit() {
-            if !limit.covers(&claims.capabilities) {
-                return Err(refused(Rule::WiderCapabilities));
-            }
-            limit = &claims.capabilities;
-        }
-        alone(hop, site).map_err(refused)?;
+        alone(hop, site.now).map_err(refused)?;
         before = Some((hop, digest));
     }
     let Some((last, _)) = before else { return Err(ChainError::Empty) };
     let at = hops.clone().count().saturating_sub(1);
     shown(last.claims(), arrival, own, site.now)
         .map_err(|rule| ChainError::Hop { hop: at, rule })?;
-    let issuers: Vec<_> = hops.map(|(hop, _)| &hop.claims().issuer).collect();
-    match way_back(&issuers, own, site.settings) {
+    // Whoever made a hop is the one that the hop before was made for, so that these are all the ways there are.
+    check_steps(hops.map(|(hop, _)| hop.step()), Some(own), Some(site.settings))
+}
+
+/// Checks what can be told of hops without their tokens: that nobody begins who may not, nobody widens, and the way
+/// to `next` is one that may be gone. Without `next` it ends at the last hop, and without settings only what no
+/// settings allow is refused.
+///
+/// # Errors
+/// The first hop that breaks a rule.
+pub fn check_steps<'a>(
+    steps: impl Iterator<Item = Step<'a>> + Clone,
+    next: Option<&'a SpiffeId>,
+    settings: Option<&Settings>,
+) -> Result<(), ChainError> {
+    let limit = settings.map_or(Settings::DEEPEST, Settings::deepest);
+    if steps.clone().count() > limit {
+        return Err(ChainError::TooDeep { limit });
+    }
+    let mut before: Option<Step<'_>> = None;
+    let mut limit = &Capabilities::UNLIMITED;
+    for (at, step) in steps.clone().enumerate() {
+        let refused = |rule| ChainError::Hop { hop: at, rule };
+        match (before, settings) {
+            (None, Some(settings)) => origin(step.id, step.mode, settings).map_err(refused)?,
+            (Some(before), _) if step.mode > before.mode => return Err(refused(Rule::WiderMode)),
+            (Some(_), _) | (None, None) => {}
+        }
+        if step.capabilities.limit() {
+            if !limit.covers(step.capabilities) {
+                return Err(refused(Rule::WiderCapabilities));
+            }
+            limit = step.capabilities;
+        }
+        before = Some(step);
+    }
+    let Some(settings) = settings else { return Ok(()) };
+    let issuers: Vec<_> = steps.map(|step| step.id).collect();
+    for (hop, (from, to)) in ways(&issuers, next).enumerate() {
+        domains(from, to, settings).map_err(|rule| ChainError::Hop { hop, rule })?;
+    }
+    match way_back(&issuers, next, settings) {
         Some((hop, id)) => Err(ChainError::Loop { hop, id: id.clone() }),
         None => Ok(()),
     }
@@ -133,16 +177,23 @@ pub(super) fn check<'a>(
 /// than by a pair of the settings: the hop that leads there, and to whom.
 pub(super) fn way_back<'a>(
     issuers: &[&'a SpiffeId],
-    next: &'a SpiffeId,
+    next: Option<&'a SpiffeId>,
     settings: &Settings,
 ) -> Option<(usize, &'a SpiffeId)> {
-    let ends = issuers.iter().skip(1).copied().chain([next]);
-    let steps = issuers.iter().copied().zip(ends).enumerate();
-    steps.into_iter().find_map(|(hop, (from, to))| {
+    ways(issuers, next).enumerate().find_map(|(hop, (from, to))| {
         let visited = issuers.iter().take(hop + 1).any(|issuer| *issuer == to);
         let allowed = from != to && settings.revisits.iter().any(|(a, b)| a == from && b == to);
         (visited && !allowed).then_some((hop, to))
     })
+}
+
+/// From whom to whom each hop goes.
+fn ways<'a>(
+    issuers: &[&'a SpiffeId],
+    next: Option<&'a SpiffeId>,
+) -> impl Iterator<Item = (&'a SpiffeId, &'a SpiffeId)> {
+    let ends = issuers.iter().skip(1).copied().chain(next);
+    issuers.iter().copied().zip(ends)
 }
 
 /// Whether a hop may go from one to the other as far as their trust domains go.
@@ -161,14 +212,14 @@ pub(super) fn origin(id: &SpiffeId, mode: Mode, settings: &Settings) -> Result<(
     }
 }
 
-fn first(claims: &Claims, settings: &Settings) -> Result<(), Rule> {
+fn first(claims: &Claims) -> Result<(), Rule> {
     if claims.previous.is_some() {
         return Err(Rule::Previous);
     }
     if claims.root != claims.issuer {
         return Err(Rule::Root);
     }
-    origin(&claims.root, claims.mode, settings)
+    Ok(())
 }
 
 fn link(claims: &Claims, parent: &Claims, digest: &[u8; 32]) -> Result<(), Rule> {
@@ -180,9 +231,6 @@ fn link(claims: &Claims, parent: &Claims, digest: &[u8; 32]) -> Result<(), Rule>
     }
     if claims.expires > parent.expires {
         return Err(Rule::OutlivesParent);
-    }
-    if claims.mode > parent.mode {
-        return Err(Rule::WiderMode);
     }
     Ok(())
 }
@@ -202,18 +250,18 @@ fn same(claims: &Claims, first: &Claims) -> Result<(), Rule> {
     }
 }
 
-fn alone(hop: &Hop, site: &Site<'_>) -> Result<(), Rule> {
+fn alone(hop: &Hop, now: u64) -> Result<(), Rule> {
     let claims = hop.claims();
-    if claims.issued > site.now.saturating_add(SKEW) {
+    if claims.issued > now.saturating_add(SKEW) {
         return Err(Rule::Future);
     }
-    if claims.expires <= site.now {
+    if claims.expires <= now {
         return Err(Rule::Expired);
     }
     if claims.expires > hop.not_after() {
         return Err(Rule::OutlivesSvid);
     }
-    domains(&claims.issuer, &claims.audience, site.settings)
+    Ok(())
 }
 
 fn shown(claims: &Claims, arrival: &Arrival<'_>, own: &SpiffeId, now: u64) -> Result<(), Rule> {

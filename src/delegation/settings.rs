@@ -47,6 +47,11 @@ impl Settings {
     /// More hops than this are never taken.
     pub const DEEPEST: usize = 10;
 
+    /// Most hops of a chain that is taken.
+    pub fn deepest(&self) -> usize {
+        self.max_depth.min(Self::DEEPEST)
+    }
+
     /// How far a chain that `id` begins may reach; `None` if it may not begin one. Of several entries
     /// that name it, the longest counts.
     pub fn origin(&self, id: &SpiffeId) -> Option<Mode> {

@@ -17,13 +17,14 @@
 
 use super::chain::{Facts, Findings, Request, Stage, Verdict};
 use crate::{
-    delegation::{Behalf, Chain, Hop, Limit, Mode, Objection, Settings, link::Rung},
+    delegation::{Behalf, Capabilities, Chain, Limit, Mode, Objection, Settings, link::Rung},
     denial::Denial,
+    identity::Principal,
     policy::{
-        Delegation,
+        Decision, Delegation, Policies, Question,
         grants::{Delegation as Terms, DelegationMode},
     },
-    protocol::{Class, Method, method::Governs},
+    protocol::{Class, Method, Target, method::Governs},
 };
 
 /// Asks everybody on whose behalf a call is made.
@@ -45,24 +46,6 @@ impl DelegationStage {
         let vague = request.behalf.rung() == Some(Rung::Ambient);
         vague && !may_be && request.asked.is_none() && !request.call.method.introduces()
     }
-
-    /// A caller that acts by itself, or a workload that does so for callers who do.
-    fn judge_root(&self, request: &Request<'_>, facts: &Facts) -> Result<(), Denial> {
-        let (Some(settings), None) = (&self.settings, request.asked) else { return Ok(()) };
-        if request.call.method.introduces() {
-            return Ok(());
-        }
-        let mode = settings.origin(&request.principal.id).ok_or(Denial::DelegationRequired)?;
-        let mode = request.behalf.own().map_or(mode, |own| mode.min(own));
-        let (method, targets) = request.touches();
-        for target in targets {
-            let question = request.question(request.principal, method, target, None);
-            if !reaches(mode, method, facts.policies.decide(&question).class) {
-                return Err(Denial::DelegationRequired);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Stage for DelegationStage {
@@ -71,24 +54,118 @@ impl Stage for DelegationStage {
     }
 
     fn judge(&self, request: &Request<'_>, facts: &Facts, findings: &mut Findings) -> Verdict {
-        if request.behalf.is_own()
-            && let Err(denial) = self.judge_root(request, facts)
-        {
-            return Verdict::Deny(denial);
+        let (method, targets) = request.touches();
+        let questions =
+            targets.iter().map(|target| request.question(request.principal, method, target, None));
+        if request.behalf.is_own() {
+            let (settings, own) = (self.settings.as_ref(), request.behalf.own());
+            if let Err(denial) = judge_root(settings, own, &facts.policies, questions.clone()) {
+                return Verdict::Deny(denial);
+            }
         }
         if self.is_vague(request) {
             return Verdict::Deny(Denial::DelegationAmbiguous);
         }
         for chain in request.behalf.chains() {
-            for (at, hop) in chain.hops().enumerate() {
-                if let Err(to) = judge_hop(request, facts, findings, &place(chain, at, hop), hop) {
-                    let id = hop.principal().id.clone();
-                    return Verdict::Deny(Denial::DelegationDenied(Objection { hop: at, id, to }));
-                }
+            let judged = judge_members(members(chain), &facts.policies, questions.clone());
+            if let Err(Refused { objection, decision }) = judged {
+                // The policies behind a refusal are recorded; those that permit are the caller's.
+                findings.decisions.extend(decision);
+                return Verdict::Deny(Denial::DelegationDenied(objection));
             }
         }
         Verdict::Continue
     }
+}
+
+/// One of those on whose behalf a call is made: who, where in the chain, and what it lets pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Who delegates.
+    pub principal: &'a Principal,
+    /// How far its hop lets calls go.
+    pub mode: Mode,
+    /// What its hop restricts them to.
+    pub capabilities: &'a Capabilities,
+    /// Where it stands.
+    pub place: Delegation<'a>,
+}
+
+/// Somebody of a chain objects.
+#[derive(Debug)]
+pub struct Refused {
+    /// Who, and to what.
+    pub objection: Objection,
+    /// The decision of the policies that stands behind it, where one does.
+    pub decision: Option<Decision>,
+}
+
+/// Everybody in a chain, from its root to whoever calls.
+pub fn members(chain: &Chain) -> impl Iterator<Item = Member<'_>> {
+    chain.hops().enumerate().map(|(at, hop)| Member {
+        principal: hop.principal(),
+        mode: hop.mode(),
+        capabilities: hop.capabilities(),
+        place: Delegation {
+            depth: chain.depth(),
+            hop: at,
+            mode: hop.mode().as_str(),
+            root: hop.root(),
+            user: hop.user(),
+            tenant: hop.tenant(),
+        },
+    })
+}
+
+/// Where the caller stands: it made the last hop. With several chains, policies are told of the first.
+pub fn of_caller(behalf: &Behalf) -> Option<Delegation<'_>> {
+    members(behalf.chains().first()?).last().map(|member| member.place)
+}
+
+/// Asks everybody in a chain. `questions` is what is asked, one for each target; each member takes the place of its
+/// principal.
+///
+/// # Errors
+/// The first who objects.
+pub fn judge_members<'a>(
+    members: impl Iterator<Item = Member<'a>>,
+    policies: &Policies,
+    questions: impl Iterator<Item = Question<'a>> + Clone,
+) -> Result<(), Refused> {
+    for member in members {
+        for question in questions.clone() {
+            judge_member(&member, policies, question).map_err(|(to, decision)| Refused {
+                objection: Objection { hop: member.place.hop, id: member.principal.id.clone(), to },
+                decision,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks of a caller that acts by itself, or of a workload that does so for callers who do, whether it may; `own` is how
+/// far these let it reach. Without settings everybody may.
+///
+/// # Errors
+/// [`Denial::DelegationRequired`].
+pub fn judge_root<'a>(
+    settings: Option<&Settings>,
+    own: Option<Mode>,
+    policies: &Policies,
+    questions: impl Iterator<Item = Question<'a>>,
+) -> Result<(), Denial> {
+    let Some(settings) = settings else { return Ok(()) };
+    for question in questions {
+        if is_asked(&question) || question.method.introduces() {
+            continue;
+        }
+        let mode = settings.origin(&question.principal.id).ok_or(Denial::DelegationRequired)?;
+        let mode = own.map_or(mode, |own| mode.min(own));
+        if !reaches(mode, question.method, policies.decide(&question).class) {
+            return Err(Denial::DelegationRequired);
+        }
+    }
+    Ok(())
 }
 
 /// A mode of grants as one of chains.
@@ -107,58 +184,40 @@ fn reaches(mode: Mode, method: &Method, class: Class) -> bool {
     message || mode.permits(class)
 }
 
-/// Where the caller stands: it made the last hop. With several chains, policies are told of the first.
-pub fn of_caller(behalf: &Behalf) -> Option<Delegation<'_>> {
-    let chain = behalf.chains().first()?;
-    let (at, hop) = chain.hops().enumerate().last()?;
-    Some(place(chain, at, hop))
+/// Whether it is a server that asks, and the caller that is asked.
+fn is_asked(question: &Question<'_>) -> bool {
+    *question.target == Target::Caller
 }
 
-fn place<'a>(chain: &Chain, at: usize, hop: &'a Hop) -> Delegation<'a> {
-    Delegation {
-        depth: chain.depth(),
-        hop: at,
-        mode: hop.mode().as_str(),
-        root: hop.root(),
-        user: hop.user(),
-        tenant: hop.tenant(),
+fn judge_member(
+    member: &Member<'_>,
+    policies: &Policies,
+    question: Question<'_>,
+) -> Result<(), (Limit, Option<Decision>)> {
+    let Member { principal, mode: own, capabilities, place } = *member;
+    let question = Question { principal, delegation: Some(place), ..question };
+    let decision = policies.decide(&question);
+    let class = decision.class;
+    if !decision.permit {
+        return Err((Limit::Policies, Some(decision)));
     }
-}
-
-fn judge_hop(
-    request: &Request<'_>,
-    facts: &Facts,
-    findings: &mut Findings,
-    place: &Delegation<'_>,
-    hop: &Hop,
-) -> Result<(), Limit> {
-    let (method, targets) = request.touches();
-    for target in targets {
-        let question = request.question(hop.principal(), method, target, Some(*place));
-        let decision = facts.policies.decide(&question);
-        let class = decision.class;
-        if !decision.permit {
-            // The policies behind a refusal are recorded; those that permit are the caller's.
-            findings.decisions.push(decision);
-            return Err(Limit::Policies);
-        }
-        if request.asked.is_none() {
-            let terms = facts.policies.delegation_for(hop.principal(), request.server, target);
-            let exceeds = |terms: Terms| {
-                let too_deep = place.depth > usize::from(terms.max_depth);
-                too_deep || !reaches(mode(terms.mode), method, class)
-            };
-            if terms.is_some_and(exceeds) {
-                return Err(Limit::Grants);
-            }
-            let name = target.name().unwrap_or_default();
-            if !reaches(hop.mode(), method, class) {
-                return Err(Limit::Mode);
-            }
-            if !hop.capabilities().permit(class, request.server, method.name(), name) {
-                return Err(Limit::Capabilities);
-            }
-        }
+    if is_asked(&question) {
+        return Ok(());
+    }
+    let Question { server, method, target, .. } = question;
+    let exceeds = |terms: Terms| {
+        let too_deep = place.depth > usize::from(terms.max_depth);
+        too_deep || !reaches(mode(terms.mode), method, class)
+    };
+    if policies.delegation_for(principal, server, target).is_some_and(exceeds) {
+        return Err((Limit::Grants, None));
+    }
+    if !reaches(own, method, class) {
+        return Err((Limit::Mode, None));
+    }
+    let name = target.name().unwrap_or_default();
+    if !capabilities.permit(class, server, method.name(), name) {
+        return Err((Limit::Capabilities, None));
     }
     Ok(())
 }
