@@ -15,8 +15,19 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "bridge", "server", "config", "ledger", "policy", "identity", "listener", "protocol",
-            "proxy", "state", "upstream",
+            "bridge",
+            "config",
+            "delegation",
+            "governance",
+            "identity",
+            "ledger",
+            "listener",
+            "policy",
+            "protocol",
+            "proxy",
+            "server",
+            "state",
+            "upstream",
         ],
     ),
     (

@@ -1,7 +1,9 @@
 //! `lictor policy`: check, test and explain policies without a running Lictor.
 
 mod cases;
+mod chain;
 mod grants;
+mod judged;
 mod recorded;
 
 use std::{
@@ -14,6 +16,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, header::CONTENT_TYPE};
 use serde::Deserialize;
 
+use self::{chain::Supposed, judged::Rules};
 use crate::{
     config,
     identity::{Principal, Proof, SpiffeId},
@@ -75,8 +78,8 @@ struct Explain {
     /// The ledger to look the decision up in; that of the configuration by default.
     #[arg(long, value_name = "DIR", requires = "decision")]
     ledger: Option<PathBuf>,
-    /// SPIFFE ID of the caller.
-    #[arg(long, required_unless_present = "decision")]
+    /// SPIFFE ID of the caller; with a chain, by default who made its last hop.
+    #[arg(long, required_unless_present_any = ["decision", "via"])]
     principal: Option<String>,
     /// Name of the upstream.
     #[arg(long, required_unless_present = "decision")]
@@ -86,6 +89,8 @@ struct Explain {
     method: String,
     #[command(flatten)]
     target: TargetOptions,
+    #[command(flatten)]
+    chain: chain::Flags,
     /// Arguments of the tool, or parameters of a call of A2A, as JSON.
     #[arg(long)]
     arguments: Option<String>,
@@ -157,18 +162,31 @@ pub fn run(options: &Options, out: &mut dyn Write, err: &mut dyn Write) -> io::R
         writeln!(err, "lictor: name the policy directory, or the configuration with -f")?;
         return Ok(ExitCode::from(super::EXIT_USAGE));
     }
-    let ledger = config.as_ref().map(|config| config.ledger.directory.clone());
-    let settings = config.map(|config| config.policy).unwrap_or_default();
-    run_on(options, &settings, ledger, out, err)
+    let known = match config {
+        None => Known { settings: Settings::default(), ledger: None, rules: Rules::Unknown },
+        Some(config) => Known {
+            settings: config.policy,
+            ledger: Some(config.ledger.directory),
+            rules: config.delegation.map_or(Rules::Without, Rules::Set),
+        },
+    };
+    run_on(options, &known, out, err)
+}
+
+/// What the configuration tells, if there is one.
+struct Known {
+    settings: Settings,
+    ledger: Option<PathBuf>,
+    rules: Rules,
 }
 
 fn run_on(
     options: &Options,
-    settings: &Settings,
-    ledger: Option<PathBuf>,
+    known: &Known,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> io::Result<ExitCode> {
+    let Known { settings, ledger, rules } = known;
     let directory = options.directory().unwrap_or(&settings.directory).to_owned();
     let settings = Settings { directory, ..settings.clone() };
     let policies = match Policies::load(&settings) {
@@ -180,16 +198,21 @@ fn run_on(
     };
     match &options.command {
         Command::Check(_) => check(&policies, out),
-        Command::Test(_) => cases::run(&policies, &settings.directory, out),
+        Command::Test(_) => cases::run(&policies, rules, &settings.directory, out),
         Command::Grants(options) => grants::run(&policies, &settings, options.cedar, out),
-        Command::Explain(explain) => match (&explain.decision, explain.ledger.clone().or(ledger)) {
-            (Some(id), Some(ledger)) => recorded::explain(&policies, &ledger, id, out),
-            (Some(_), None) => {
-                writeln!(err, "lictor: name the ledger's directory, or the configuration with -f")?;
-                Ok(ExitCode::from(super::EXIT_USAGE))
+        Command::Explain(explain) => {
+            match (&explain.decision, explain.ledger.as_ref().or(ledger.as_ref())) {
+                (Some(id), Some(ledger)) => recorded::explain(&policies, ledger, id, out),
+                (Some(_), None) => {
+                    writeln!(
+                        err,
+                        "lictor: name the ledger's directory, or the configuration with -f"
+                    )?;
+                    Ok(ExitCode::from(super::EXIT_USAGE))
+                }
+                (None, _) => explain_call(&policies, rules, explain, out),
             }
-            (None, _) => explain_call(&policies, explain, out),
-        },
+        }
     }
 }
 
@@ -204,26 +227,30 @@ fn check(policies: &Policies, out: &mut dyn Write) -> io::Result<ExitCode> {
 
 fn explain_call(
     policies: &Policies,
+    rules: &Rules,
     explain: &Explain,
     out: &mut dyn Write,
 ) -> io::Result<ExitCode> {
     let case = Case {
         name: None,
-        // clap asks for both where no decision is named.
-        principal: explain.principal.clone().unwrap_or_default(),
+        principal: explain.principal.clone(),
+        // clap asks for it where no decision is named.
         server: explain.server.clone().unwrap_or_default(),
         listener: explain.listener.clone(),
         method: explain.method.clone(),
         era: explain.era,
+        delegation: None,
     };
     let target = explain.target.target();
     let given = Given { arguments: explain.arguments.as_deref(), asks: explain.asks.as_deref() };
-    match case.ask(target, given, |question| policies.explain(question)) {
-        Ok(explanation) => {
-            write!(out, "{explanation}")?;
-            let permit = explanation.decision.permit;
-            Ok(if permit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
+    let explained = explain.chain.chain().and_then(|chain| {
+        let chain = chain.as_ref();
+        case.ask(target, given, chain, |question| {
+            judged::explain(policies, rules, chain, question, out)
+        })
+    });
+    match explained {
+        Ok(permit) => Ok(if permit? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
         Err(mistake) => {
             writeln!(out, "{mistake}")?;
             Ok(ExitCode::from(2))
@@ -235,7 +262,8 @@ fn explain_call(
 #[derive(Debug, Deserialize)]
 struct Case {
     name: Option<String>,
-    principal: String,
+    /// By default who made the last hop.
+    principal: Option<String>,
     server: String,
     #[serde(default = "inbound")]
     listener: String,
@@ -243,6 +271,7 @@ struct Case {
     method: String,
     #[serde(default)]
     era: EraName,
+    delegation: Option<serde_json::Value>,
 }
 
 fn inbound() -> String {
@@ -254,15 +283,31 @@ fn tools_call() -> String {
 }
 
 impl Case {
+    /// The chain that it comes with, if any.
+    fn chain(&self) -> Result<Option<Supposed>, String> {
+        self.delegation.clone().map(Supposed::read).transpose()
+    }
+
+    /// Who calls.
+    fn caller(&self, chain: Option<&Supposed>) -> Result<SpiffeId, String> {
+        let parse =
+            |text| SpiffeId::parse(text).map_err(|error| format!("principal `{text}`: {error}"));
+        let given = self.principal.as_deref().map(parse).transpose()?;
+        match chain {
+            Some(chain) => chain.caller(given),
+            None => given.ok_or_else(|| "principal: is missing".to_owned()),
+        }
+    }
+
     /// Puts the case as a question.
     fn ask<T>(
         &self,
         target: Target,
         given: Given<'_>,
+        chain: Option<&Supposed>,
         judge: impl FnOnce(&Question<'_>) -> T,
     ) -> Result<T, String> {
-        let id = SpiffeId::parse(&self.principal)
-            .map_err(|error| format!("principal `{}`: {error}", self.principal))?;
+        let id = self.caller(chain)?;
         let method = Method::named(&self.method);
         let asks = given.asks(&method)?;
         let target = match (&asks, target) {
@@ -293,7 +338,7 @@ impl Case {
                 (Protocol::Mcp, EraName::Legacy) => Era::Legacy,
                 (Protocol::Mcp, EraName::Modern) => Era::Modern,
             },
-            delegation: None,
+            delegation: chain.and_then(|chain| chain.members().last()).map(|member| member.place),
         }))
     }
 }

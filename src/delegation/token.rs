@@ -27,7 +27,7 @@ const TYPE: &str = "agent-delegation+jwt";
 const LIMITS: json::Limits = json::Limits { depth: 2 };
 
 /// Longest `usr`, `ten` and `mth`, in bytes.
-const LONGEST_TEXT: usize = 256;
+pub const LONGEST_TEXT: usize = 256;
 
 /// Longest `htm`, in bytes.
 const LONGEST_HTTP_METHOD: usize = 32;

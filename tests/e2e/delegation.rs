@@ -13,6 +13,7 @@ use crate::{
     subject::{CA, Lictor, caller_tls},
 };
 
+mod explained;
 mod forged;
 mod limits;
 mod refused;

@@ -11,7 +11,10 @@ use comfy_table::Table;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Case, Given, TargetOptions};
+use super::{
+    Case, Given, TargetOptions,
+    judged::{self, Judged, Refused, Rules},
+};
 use crate::{
     policy::Policies,
     protocol::{Method, Target, method::ListOf},
@@ -20,10 +23,11 @@ use crate::{
 /// Runs all cases. 0: they passed, 1: one failed, 2: they can't be read.
 pub(super) fn run(
     policies: &Policies,
+    rules: &Rules,
     directory: &Path,
     out: &mut dyn Write,
 ) -> io::Result<ExitCode> {
-    let outcomes = match run_cases(policies, &directory.join("tests")) {
+    let outcomes = match run_cases(policies, rules, &directory.join("tests")) {
         Ok(outcomes) if outcomes.is_empty() => Err("no cases in `tests/*.json`".to_owned()),
         other => other,
     };
@@ -66,6 +70,8 @@ struct CallCase {
     expect: Expected,
     /// Id of a policy that has to be among those that determined the decision.
     policy: Option<String>,
+    /// The hop that has to be the one that objects, the root's being 0.
+    hop: Option<usize>,
 }
 
 /// A case that expects a filtered list.
@@ -97,8 +103,10 @@ const FIELDS: &[&str] = &[
     "task",
     "arguments",
     "asks",
+    "delegation",
     "expect",
     "policy",
+    "hop",
     "offered",
     "shown",
 ];
@@ -111,7 +119,7 @@ struct Outcome {
     found: String,
 }
 
-fn run_cases(policies: &Policies, directory: &Path) -> Result<Vec<Outcome>, String> {
+fn run_cases(policies: &Policies, rules: &Rules, directory: &Path) -> Result<Vec<Outcome>, String> {
     let entries = fs::read_dir(directory)
         .map_err(|error| format!("`{}` can't be read: {error}", directory.display()))?;
     let mut files: Vec<PathBuf> = entries
@@ -125,19 +133,25 @@ fn run_cases(policies: &Policies, directory: &Path) -> Result<Vec<Outcome>, Stri
         let text = fs::read_to_string(&file).map_err(|error| place(&error))?;
         let Cases { cases } = serde_json::from_str(&text).map_err(|error| place(&error))?;
         for (number, case) in (1..).zip(cases) {
-            let outcome = run_case(policies, number, case.get());
+            let outcome = run_case(policies, rules, number, case.get());
             outcomes.push(outcome.map_err(|error| place(&format!("case {number}: {error}")))?);
         }
     }
     Ok(outcomes)
 }
 
-fn run_case(policies: &Policies, number: usize, text: &str) -> Result<Outcome, String> {
+fn run_case(
+    policies: &Policies,
+    rules: &Rules,
+    number: usize,
+    text: &str,
+) -> Result<Outcome, String> {
     let wrong = |error: serde_json::Error| error.to_string();
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(text).map_err(wrong)?;
     if let Some(unknown) = fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
-        return Err(format!("unknown field `{unknown}`"));
+        let known = FIELDS.join("`, `");
+        return Err(format!("unknown field `{unknown}` (hint: one of `{known}`)"));
     }
     let case: Case = serde_json::from_str(text).map_err(wrong)?;
     let name = case.name.clone().unwrap_or_else(|| format!("case {number}"));
@@ -146,34 +160,39 @@ fn run_case(policies: &Policies, number: usize, text: &str) -> Result<Outcome, S
         return case.run_list(policies, &list, name);
     }
     let call: CallCase = serde_json::from_str(text).map_err(wrong)?;
-    case.run_call(policies, call, name)
+    case.run_call(policies, rules, call, name)
 }
 
 impl Case {
     fn run_call(
         &self,
         policies: &Policies,
+        rules: &Rules,
         call: CallCase,
         name: String,
     ) -> Result<Outcome, String> {
-        let CallCase { tool, prompt, resource, task, arguments, asks, expect, policy } = call;
+        let CallCase { tool, prompt, resource, task, arguments, asks, expect, policy, hop } = call;
+        let chain = self.chain()?;
         let target = TargetOptions { tool, prompt, resource, task }.target();
         let [arguments, asks] = [&arguments, &asks].map(|raw| raw.as_deref().map(RawValue::get));
         let given = Given { arguments, asks };
-        let decision = self.ask(target, given, |question| policies.decide(question))?;
+        let judged = self.ask(target, given, chain.as_ref(), |question| {
+            judged::judge(policies, rules, chain.as_ref(), question)
+        })?;
+        let Judged { decision, refused } = judged;
         let by = decision.policies.iter().any(|id| policy.as_deref() == Some(&**id));
-        let passed = decision.permit == (expect == Expected::Allow) && (policy.is_none() || by);
-        let word = |permit: bool| if permit { "allow" } else { "deny" };
-        let describe = |permit: bool, by: &str| match by {
-            "" => word(permit).to_owned(),
-            by => format!("{} by {by}", word(permit)),
-        };
-        let mut found = describe(decision.permit, &decision.policies.join(", "));
-        for error in &decision.errors {
+        let objecting = refused.as_ref().and_then(Refused::hop);
+        let passed = refused.is_none() == (expect == Expected::Allow)
+            && (policy.is_none() || by)
+            && (hop.is_none() || hop == objecting);
+        let mut found = describe(refused.is_none(), &decision.policies.join(", "), objecting);
+        let told = refused.as_ref().and_then(Refused::told);
+        for line in told.iter().chain(&decision.errors) {
             found.push('\n');
-            found.push_str(error);
+            found.push_str(line);
         }
-        let expected = describe(expect == Expected::Allow, policy.as_deref().unwrap_or_default());
+        let policy = policy.as_deref().unwrap_or_default();
+        let expected = describe(expect == Expected::Allow, policy, hop);
         Ok(Outcome { name, passed, expected, found })
     }
 
@@ -185,6 +204,7 @@ impl Case {
     ) -> Result<Outcome, String> {
         let of = Method::parse(&self.method).list();
         let of = of.ok_or_else(|| format!("`{}` is no list that is filtered", self.method))?;
+        let chain = self.chain()?;
         let mut shown = vec![];
         for item in &list.offered {
             let target = match of {
@@ -193,11 +213,24 @@ impl Case {
                 ListOf::Resources => Target::Resource(item.clone()),
                 ListOf::Templates => Target::Template(item.clone()),
             };
-            if self.ask(target, Given::default(), |question| policies.may_list(question))? {
+            let given = Given::default();
+            if self.ask(target, given, chain.as_ref(), |question| policies.may_list(question))? {
                 shown.push(item.clone());
             }
         }
         let passed = shown == list.shown;
         Ok(Outcome { name, passed, expected: list.shown.join(", "), found: shown.join(", ") })
     }
+}
+
+/// What was decided, by which policies and which hop.
+fn describe(permit: bool, by: &str, hop: Option<usize>) -> String {
+    let mut text = if permit { "allow" } else { "deny" }.to_owned();
+    if !by.is_empty() {
+        text.push_str(&format!(" by {by}"));
+    }
+    if let Some(hop) = hop {
+        text.push_str(&format!(" at hop {hop}"));
+    }
+    text
 }

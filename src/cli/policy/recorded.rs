@@ -7,9 +7,10 @@ use std::{
 };
 
 use crate::{
+    delegation::Mode,
     identity::{Principal, Proof, SpiffeId},
     ledger::{self, Row},
-    policy::{Policies, Question, Recorded},
+    policy::{Delegation, Policies, Question, Recorded},
     protocol::{Era, Method, Protocol, Target, method::Governs},
 };
 
@@ -37,13 +38,26 @@ pub(super) fn explain(
     writeln!(out, "caller    {}", told(&row.peer))?;
     writeln!(out, "call      {} {}", told(&row.method), row.target.as_deref().unwrap_or_default())?;
     writeln!(out, "server    {}", told(&row.server))?;
+    let delegated = Delegated::of(row);
+    if let Some(hops) = row.hops {
+        writeln!(out, "chain     of {hops} hops, begun by {}", told(&row.root))?;
+        for (name, text) in [("user", &row.user), ("tenant", &row.tenant), ("link", &row.link)] {
+            if let Some(text) = text {
+                writeln!(out, "{name:<9} {text}")?;
+            }
+        }
+    }
     writeln!(out, "ended     {} ({})", told(&row.status), told(&row.decision))?;
     if row.stage.as_deref() == Some("limits") {
         let limits = row.limits.join(", ");
         writeln!(out, "\nThe policies permitted it; it was over the limits: {limits}")?;
         return Ok(ExitCode::FAILURE);
     }
-    let Some(asked) = Asked::of(row, policies) else {
+    if row.stage.as_deref() == Some("delegation") {
+        return explain_objection(policies, row, delegated.as_ref(), out);
+    }
+    let asked_policies = row.stage.as_deref().is_none_or(|stage| stage == "policy");
+    let Some(asked) = Asked::of(row, policies).filter(|_| asked_policies) else {
         let stage = row.stage.as_deref().unwrap_or("no stage");
         writeln!(out, "\nThe policies were not asked: it was ended by {stage}.")?;
         return Ok(ExitCode::from(2));
@@ -54,9 +68,92 @@ pub(super) fn explain(
         permit,
         policies: &row.policies,
     };
-    let explanation = policies.explain_recorded(&asked.question(), &recorded);
+    let place = delegated.as_ref().and_then(|it| it.place(it.hops.checked_sub(1)?));
+    let question = asked.question(&asked.principal, place);
+    let explanation = policies.explain_recorded(&question, &recorded);
     write!(out, "\n{explanation}")?;
+    if row.hops.is_some() {
+        tell_unrecorded(permit, out)?;
+    }
     Ok(if permit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Why somebody in the chain objected, or why there had to be one.
+fn explain_objection(
+    policies: &Policies,
+    row: &Row,
+    delegated: Option<&Delegated>,
+    out: &mut dyn Write,
+) -> io::Result<ExitCode> {
+    let (Some(hop), Some(id)) = (row.hop, row.hop_peer.as_deref()) else {
+        writeln!(
+            out,
+            "\nThe policies permitted it to the caller, the rules of delegation did not."
+        )?;
+        return Ok(ExitCode::FAILURE);
+    };
+    writeln!(out, "\nHop {hop} of its chain objected: {id}")?;
+    let member = SpiffeId::parse(id).ok().map(|id| Principal { id, proof: Proof::Svid });
+    let place = delegated.and_then(|it| it.place(hop));
+    let (Some(asked), Some(member)) = (Asked::of(row, policies), member) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let question = asked.question(&member, place);
+    // What is on record beside it are the policies that permitted the call to whoever made it.
+    let now = policies.decide(&question);
+    let cited: Vec<String> = now.policies.iter().map(ToString::to_string).collect();
+    let version = row.policy_version.as_deref().unwrap_or_default();
+    let recorded = Recorded { version, permit: now.permit, policies: &cited };
+    writeln!(out, "the policies of now, with it for principal:")?;
+    write!(out, "{}", policies.explain_recorded(&question, &recorded))?;
+    if now.permit {
+        let which = "its mode, its capabilities, grants to it, or the policies of then";
+        writeln!(out, "note: it objected by {which}; which of them is not recorded")?;
+    }
+    tell_unrecorded(false, out)?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// What nobody can tell from the record of a call with a chain.
+fn tell_unrecorded(permit: bool, out: &mut dyn Write) -> io::Result<()> {
+    let told = "modes and capabilities of hops are not recorded";
+    writeln!(out, "note: {told}; where policies look at a mode, `full` is assumed")?;
+    if permit {
+        writeln!(out, "note: everybody in the chain was asked; these are the caller's policies")?;
+    }
+    Ok(())
+}
+
+/// What is on record of the chain that a call came by.
+struct Delegated {
+    hops: usize,
+    root: SpiffeId,
+    user: Option<String>,
+    tenant: Option<String>,
+}
+
+impl Delegated {
+    /// `None` without a chain, or where its root was too long to be kept.
+    fn of(row: &Row) -> Option<Self> {
+        Some(Self {
+            hops: usize::try_from(row.hops?).ok()?,
+            root: SpiffeId::parse(row.root.as_deref()?).ok()?,
+            user: row.user.clone(),
+            tenant: row.tenant.clone(),
+        })
+    }
+
+    /// The place of a hop.
+    fn place(&self, hop: impl TryInto<usize>) -> Option<Delegation<'_>> {
+        Some(Delegation {
+            depth: self.hops,
+            hop: hop.try_into().ok()?,
+            mode: Mode::Full.as_str(),
+            root: &self.root,
+            user: self.user.as_deref(),
+            tenant: self.tenant.as_deref(),
+        })
+    }
 }
 
 /// A question read back from its record.
@@ -70,11 +167,8 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `None` where the call never came as far as the policies.
+    /// `None` where the record tells too little.
     fn of(row: &'a Row, policies: &Policies) -> Option<Self> {
-        if row.stage.as_deref().is_some_and(|stage| stage != "policy") {
-            return None;
-        }
         let id = SpiffeId::parse(row.peer.as_deref()?).ok()?;
         let era = Era::ALL.into_iter().find(|era| row.era.as_deref() == Some(era.as_str()));
         let era = era.unwrap_or(Era::Modern);
@@ -103,9 +197,13 @@ impl<'a> Asked<'a> {
         })
     }
 
-    fn question(&self) -> Question<'_> {
+    fn question<'b>(
+        &'b self,
+        principal: &'b Principal,
+        delegation: Option<Delegation<'b>>,
+    ) -> Question<'b> {
         Question {
-            principal: &self.principal,
+            principal,
             server: self.server,
             listener: self.listener,
             method: &self.method,
@@ -114,7 +212,7 @@ impl<'a> Asked<'a> {
             asks: None,
             a2a: None,
             era: self.era,
-            delegation: None,
+            delegation,
         }
     }
 }
