@@ -1,5 +1,6 @@
 //! Users' tokens: what becomes of them between a caller, the token service and the upstream.
 
+mod agents;
 mod failures;
 
 use std::{collections::BTreeMap, sync::Arc};
