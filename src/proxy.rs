@@ -90,7 +90,7 @@ use crate::{
     revocation::Register,
     state::Owners,
     telemetry::metrics::Calls,
-    upstream::{OnBehalf, Ticket, Upstream},
+    upstream::{AgentCard, OnBehalf, Ticket, Upstream},
 };
 
 /// What every listener shares.
@@ -171,6 +171,8 @@ struct Read {
     owned: Owned,
     /// The right to send it, until it is used.
     ticket: Option<Ticket>,
+    /// The agent's card, where it is asked for and nothing has to be sent for it.
+    card: Option<AgentCard>,
     /// Which lists it wants to hear of.
     wanted: Wanted,
     /// For whom it goes out; known once it was judged.

@@ -1,13 +1,13 @@
 //! From a permit to a ticket: whether the upstream can take the call now.
 //!
 //! It comes before anything that a refused call would have to give back. Where denials are only recorded, so
-//! is this one.
+//! is this one. A card that is in memory needs no place: nothing is sent for it.
 
 use std::pin::pin;
 
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read};
+use super::{Halt, Proxy, Read, card};
 use crate::{
     denial::Denial,
     exchange::Exchange,
@@ -28,6 +28,12 @@ impl Proxy {
             return Err(Denial::NoRoute.into());
         };
         let served = &read.served;
+        if card::is_card(call) {
+            read.card = served.upstream.kept_card(permit);
+            if read.card.is_some() {
+                return Ok(());
+            }
+        }
         let admitting = pin!(served.upstream.admit(permit, principal, call));
         let ticket = match self.while_wanted(session, admitting).await? {
             Ok(ticket) => ticket,

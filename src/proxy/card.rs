@@ -34,14 +34,18 @@ impl Proxy {
         exchange: &mut Exchange,
         read: &mut Read,
     ) -> Result<(), Halt> {
-        let Some(ticket) = read.ticket.take() else { return Err(Denial::NoRoute.into()) };
         let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
             return Err(Denial::NoRoute.into());
         };
         let served = &read.served;
         let publisher = served.card.as_ref().ok_or(Denial::NoRoute)?;
         let upstream = &*served.server;
-        let card = served.upstream.card(ticket).await.map_err(|error| {
+        let card = match (read.card.take(), read.ticket.take()) {
+            (Some(card), _) => Ok(card),
+            (None, Some(ticket)) => served.upstream.card(ticket).await,
+            (None, None) => return Err(Denial::NoRoute.into()),
+        };
+        let card = card.map_err(|error| {
             tracing::warn!(decision = %exchange.id, upstream, %error, "no agent card");
             match error {
                 CardError::Missing | CardError::NoAgent => Denial::NoRoute,

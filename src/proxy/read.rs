@@ -67,12 +67,21 @@ impl Proxy {
             exchange.behalf =
                 self.behalf(session, served, principal, call, peer.as_deref()).await?;
         }
-        let (owned, reservation) = (Owned::default(), Some(reservation));
-        let (on_behalf, live, hop) = (None, None, None);
         let wanted = Wanted::by(call);
         let served = Arc::clone(served);
-        let ticket = None;
-        Ok(Read { served, leg, peer, owned, wanted, ticket, on_behalf, live, hop, reservation })
+        Ok(Read {
+            served,
+            leg,
+            peer,
+            owned: Owned::default(),
+            ticket: None,
+            card: None,
+            wanted,
+            on_behalf: None,
+            live: None,
+            hop: None,
+            reservation: Some(reservation),
+        })
     }
 
     /// Whether the request is for a host of this listener, and from an origin that may call it.

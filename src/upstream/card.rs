@@ -3,7 +3,8 @@
 //! A card stands at a well-known place: below the agent's endpoint, where one server holds several agents,
 //! or at the root of its origin, and under an older name until A2A 0.2. All four are tried, in this order, unless the
 //! place is configured. Cards are kept for as long as the agent allows, at most five minutes, and asked for
-//! again with what was known of them.
+//! again with what was known of them; where several endpoints serve, up to three of them, as long as each says that it
+//! can't serve now.
 //!
 //! INVARIANT: a card comes over the upstream's own connections, verified as those are, and from no other place: redirects
 //! aren't followed. One that may not be used any longer is never handed out, also when no newer one can be had.
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwapOption;
 use bytes::{Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
@@ -23,7 +25,7 @@ use url::Url;
 
 use super::{
     Endpoint, Error, Ticket,
-    endpoints::{Answer, Endpoints},
+    endpoints::{Answer, Endpoints, unserved},
 };
 use crate::telemetry::Clock;
 
@@ -87,16 +89,10 @@ pub enum CardError {
 #[derive(Debug)]
 pub(super) struct Cards {
     places: Vec<Endpoint>,
-    /// Whoever holds it fetches; the others wait for what comes of it.
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-enum Known {
-    #[default]
-    Nothing,
-    Card(Kept),
-    Failure(CardError, Instant),
+    /// The last one. Only whoever fetches puts another in its place.
+    kept: ArcSwapOption<Kept>,
+    /// When fetching failed, if it was the last time. Whoever holds it fetches; the others wait for what comes of it.
+    failure: Mutex<Option<(CardError, Instant)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +113,13 @@ impl Cards {
             None => well_known(url.path()),
         };
         let places = paths.iter().filter_map(|path| client.endpoint(path.as_bytes())).collect();
-        Self { places, known: Mutex::default() }
+        Self { places, kept: ArcSwapOption::empty(), failure: Mutex::default() }
+    }
+
+    /// The card in memory, if it may still be used.
+    pub(super) fn kept(&self) -> Option<AgentCard> {
+        let now = Clock.instant();
+        self.kept.load().as_ref().filter(|kept| kept.is_fresh(now)).map(|kept| kept.card(now))
     }
 
     /// The card, from memory while it may be used.
@@ -127,17 +129,18 @@ impl Cards {
         client: &Endpoints,
         mut ticket: Ticket,
     ) -> Result<AgentCard, CardError> {
-        let mut known = self.known.lock().await;
-        let now = Clock.instant();
-        let old = match &*known {
-            Known::Card(kept) if kept.is_fresh(now) => return Ok(kept.card(now)),
-            Known::Failure(error, at) if now.saturating_duration_since(*at) < FAILURE_AGE => {
-                return Err(error.clone());
-            }
-            Known::Card(kept) => Some(kept.clone()),
-            Known::Nothing | Known::Failure(..) => None,
-        };
-        let fetched = timeout(FETCH, self.fetch(client, old, &mut ticket)).await;
+        let mut failure = self.failure.lock().await;
+        if let Some(card) = self.kept() {
+            return Ok(card);
+        }
+        if let Some((error, at)) = &*failure
+            && Clock.instant().saturating_duration_since(*at) < FAILURE_AGE
+        {
+            return Err(error.clone());
+        }
+        let old = self.kept.load_full();
+        let fetched =
+            timeout(FETCH, self.fetch_anywhere(client, old.as_deref(), &mut ticket)).await;
         let fetched = fetched.unwrap_or_else(|_| {
             ticket.failed(&Error::Late);
             Err(CardError::Late)
@@ -145,12 +148,30 @@ impl Cards {
         match fetched {
             Ok(kept) => {
                 let card = kept.card(Clock.instant());
-                *known = Known::Card(kept);
+                self.kept.store(Some(Arc::new(kept)));
+                *failure = None;
                 Ok(card)
             }
             Err(error) => {
-                *known = Known::Failure(error.clone(), Clock.instant());
+                *failure = Some((error.clone(), Clock.instant()));
                 Err(error)
+            }
+        }
+    }
+
+    /// Fetches it, from another endpoint if the one that was asked can't serve. Each time another is due.
+    async fn fetch_anywhere(
+        &self,
+        client: &Endpoints,
+        old: Option<&Kept>,
+        ticket: &mut Ticket,
+    ) -> Result<Kept, CardError> {
+        let mut left = client.offers();
+        loop {
+            left = left.saturating_sub(1);
+            match self.fetch(client, old, ticket).await {
+                Err(error) if left > 0 && error.is_of_endpoint() => {}
+                fetched => return fetched,
             }
         }
     }
@@ -158,12 +179,12 @@ impl Cards {
     async fn fetch(
         &self,
         client: &Endpoints,
-        old: Option<Kept>,
+        old: Option<&Kept>,
         ticket: &mut Ticket,
     ) -> Result<Kept, CardError> {
         let mut error = CardError::Missing;
         for (place, endpoint) in self.places.iter().enumerate() {
-            let old = old.as_ref().filter(|old| old.place == place);
+            let old = old.filter(|old| old.place == place);
             let tag = old.and_then(|old| old.tag.clone());
             let answer = ask(client, endpoint, tag, ticket).await?;
             let since = Clock.instant();
@@ -191,6 +212,23 @@ impl Cards {
             }
         }
         Err(error)
+    }
+}
+
+impl CardError {
+    /// Whether it tells of the endpoint that was asked, and nothing of the others. Those that no connection led to have
+    /// been passed over already.
+    fn is_of_endpoint(&self) -> bool {
+        match self {
+            Self::Unreachable(error) => matches!(**error, Error::Failed(_)),
+            Self::Status(status) => unserved(*status),
+            Self::Missing
+            | Self::Late
+            | Self::Redirect
+            | Self::TooLong
+            | Self::Encoded
+            | Self::NoAgent => false,
+        }
     }
 }
 

@@ -137,6 +137,11 @@ impl Endpoints {
         }
     }
 
+    /// How many of them one call is offered to, at most.
+    pub(super) fn offers(&self) -> usize {
+        self.several.as_ref().map_or(1, |several| several.members.len().min(OFFERS))
+    }
+
     /// Where the upstream takes messages, as it announced on a stream of its own.
     pub(super) fn endpoint(&self, announced: &[u8]) -> Option<Endpoint> {
         self.first.endpoint(announced)
@@ -250,15 +255,17 @@ impl Several {
     }
 }
 
-/// What an answer says of whoever gave it. Those three statuses say that nobody is there to serve; all others
-/// are for the caller.
+/// What an answer says of whoever gave it.
 fn outcome(status: StatusCode) -> Outcome {
-    match status {
-        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            Outcome::Failed
-        }
-        _ => Outcome::Answered,
-    }
+    if unserved(status) { Outcome::Failed } else { Outcome::Answered }
+}
+
+/// Whether a status says that nobody is there to serve; all others are for the caller.
+pub(super) fn unserved(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+    )
 }
 
 fn is_stream(headers: &HeaderMap) -> bool {

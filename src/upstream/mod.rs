@@ -302,6 +302,15 @@ impl Upstream {
         }
     }
 
+    /// The agent's card, if it is in memory and may still be used: nothing is sent, so it takes no ticket. As with
+    /// [`Self::card`], callers get it only rewritten.
+    pub fn kept_card(&self, _permit: &Permit) -> Option<AgentCard> {
+        match &self.way {
+            Way::Http(_, cards) => cards.kept(),
+            Way::Stdio(_) => None,
+        }
+    }
+
     /// The agent's card as the agent serves it, from memory while it may be used; see [`AgentCard`]. Whoever
     /// asks has to be permitted to, and may get it only rewritten.
     ///

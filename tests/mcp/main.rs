@@ -12,6 +12,7 @@ mod bridge;
 #[expect(dead_code, reason = "where it puts files is for the tests of sources")]
 mod ca;
 mod calls;
+mod cards;
 mod drop_in;
 mod grants;
 #[path = "../support/http.rs"]
