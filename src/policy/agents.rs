@@ -13,11 +13,12 @@ pub(super) const NAME: &str = "a2a";
 
 /// What the context holds beside what every context holds.
 pub(super) fn attribute(traits: &Traits) -> Option<Attribute> {
-    let Traits { tenant, parts, extensions, push_hosts, form, streaming } = traits;
+    let Traits { tenant, parts, extensions, push_hosts, form, spawned, streaming } = traits;
     let mut pairs = vec![
         ("parts", set(parts)),
         ("extensions", set(extensions)),
         ("pushHosts", set(push_hosts)),
+        ("spawned", RestrictedExpression::new_bool(*spawned)),
         ("streaming", RestrictedExpression::new_bool(*streaming)),
     ];
     pairs.extend(tenant.as_deref().map(|tenant| ("tenant", text(tenant))));

@@ -127,17 +127,20 @@ fn policies_read_what_a_message_tells() {
         ('O', push(&["hooks.example", "evil.example"])),
         ('c', form("claim")),
         ('s', Traits { streaming: true, ..plain.clone() }),
+        ('h', Traits { spawned: true, ..form("delegate") }),
     ];
     for (condition, allowed) in [
-        ("true", "peuabxoOcs"),
-        (r#"["text", "data"].containsAll(context.a2a.parts)"#, "peabxoOcs"),
+        ("true", "peuabxoOcsh"),
+        (r#"["text", "data"].containsAll(context.a2a.parts)"#, "peabxoOcsh"),
         (r#"context.a2a has tenant && context.a2a.tenant == "acme""#, "a"),
-        (r#"!(context.a2a has tenant)"#, "peuxoOcs"),
-        (r#"["hooks.example"].containsAll(context.a2a.pushHosts)"#, "peuabxocs"),
-        (r#"context.a2a.pushHosts.isEmpty()"#, "peuabxcs"),
+        (r#"!(context.a2a has tenant)"#, "peuxoOcsh"),
+        (r#"["hooks.example"].containsAll(context.a2a.pushHosts)"#, "peuabxocsh"),
+        (r#"context.a2a.pushHosts.isEmpty()"#, "peuabxcsh"),
         (r#"context.a2a.extensions.contains("https://e.example/1")"#, "x"),
         (r#"context.a2a has form && context.a2a.form == "claim""#, "c"),
         (r#"context.a2a.streaming"#, "s"),
+        (r#"context.a2a.spawned"#, "h"),
+        (r#"!context.a2a.spawned"#, "peuabxoOcs"),
     ] {
         let policies = policies(&format!(
             r#"permit(principal, action == Action::"SendMessage", resource) when {{ {condition} }};"#
@@ -153,7 +156,7 @@ fn policies_read_what_a_message_tells() {
                 .filter(|(_, traits)| permitted(&policies, "SendMessage", Target::Server, traits))
                 .map(|(letter, _)| *letter)
                 .collect();
-            found.sort_by_key(|letter| "peuabxoOcs".find(*letter));
+            found.sort_by_key(|letter| "peuabxoOcsh".find(*letter));
             assert_eq!(found.iter().collect::<String>(), allowed, "{condition}");
         }
     }
@@ -202,6 +205,7 @@ fn contexts_of_calls_between_agents_conform_to_the_schema() {
         extensions: set(&["e"]),
         push_hosts: set(&["h"]),
         form: Some("claim".into()),
+        spawned: true,
         streaming: true,
     };
     for rule in AGENT_METHODS {

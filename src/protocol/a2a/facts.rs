@@ -13,6 +13,8 @@ pub struct Facts {
     /// those within a message's configuration, and those of a configuration of their own. Each is
     /// a plain http or https address of which every reader finds the same host.
     pub push_urls: BTreeSet<Box<str>>,
+    /// Whether `metadata.spawned` is there and neither `true` nor `false`, so that agents could differ about it.
+    pub spawned_is_odd: bool,
     /// What data parts call themselves: `type`, where it is a text.
     pub data_types: BTreeSet<Box<str>>,
     /// Where the request goes; `None` for the address of the agent itself, as JSON-RPC has it.
@@ -33,6 +35,9 @@ pub struct Traits {
     pub push_hosts: BTreeSet<Box<str>>,
     /// `metadata.form` of the message, or of the request.
     pub form: Option<Box<str>>,
+    /// Whether `metadata.spawned` of the message, or of the request, says that a helper was made for the task: it
+    /// is there and neither `false` nor `null`. Whatever an agent could take for a yes is one.
+    pub spawned: bool,
     /// Whether the answer is a stream of events.
     pub streaming: bool,
 }

@@ -48,6 +48,7 @@ pub(super) const REPLY: Field = &["message", "msg"];
 /// What version 0.3 may have over REST in place of `message`.
 pub(super) const REQUEST: Field = &["request"];
 pub(super) const RESULT: Field = &["result"];
+pub(super) const SPAWNED: Field = &["spawned"];
 pub(super) const STATUS_UPDATE: Field = &["statusUpdate", "status_update"];
 pub(super) const TASK: Field = &["taskId", "task_id"];
 pub(super) const TASKS: Field = &["tasks"];

@@ -3,7 +3,8 @@
 //!
 //! A message says in `metadata.form` what it is, and again in the `type` of a data part, as
 //! `<namespace>.<form>`, beside a text for humans. Policies go by the first, agents by either; so
-//! where the convention is in force, both have to say the same.
+//! where the convention is in force, both have to say the same. A task that is handed over to a helper which
+//! was made for it says so too, in `metadata.spawned`.
 
 use super::{Facts, Traits, fault};
 use crate::protocol::{Call, DecodeError, Fault, Kind};
@@ -95,7 +96,8 @@ impl Form {
 ///
 /// # Errors
 /// A form that doesn't exist, a form without its text or data part, a data part of another form, and
-/// a data part of a form in a message that names none.
+/// a data part of a form in a message that names none; `metadata.spawned` that is no boolean, or true of
+/// anything but a task that is handed over.
 pub fn check_form(call: &Call) -> Result<Option<Form>, DecodeError> {
     let Some(facts) = &call.a2a else { return Ok(None) };
     form_of(facts).map_err(|detail| DecodeError {
@@ -106,13 +108,19 @@ pub fn check_form(call: &Call) -> Result<Option<Form>, DecodeError> {
 }
 
 fn form_of(facts: &Facts) -> Result<Option<Form>, &'static str> {
-    let Facts { traits: Traits { form, parts, .. }, data_types, .. } = facts;
+    let Facts { traits: Traits { form, parts, spawned, .. }, data_types, .. } = facts;
     let form = match form {
         Some(name) => Some(Form::parse(name).ok_or("`metadata.form` is no known form")?),
         None => None,
     };
     if data_types.iter().filter_map(|name| Form::of_type(name)).any(|of| Some(of) != form) {
         return Err("a data part is of another form than `metadata.form`");
+    }
+    if facts.spawned_is_odd {
+        return Err("`metadata.spawned` is neither true nor false");
+    }
+    if *spawned && form != Some(Form::Delegate) {
+        return Err("`metadata.spawned` goes with the form `delegate` only");
     }
     if form.is_some() {
         if !parts.contains("text") {

@@ -9,8 +9,8 @@ use super::{
     Facts, Refusal, Traits,
     fields::{
         BYTES, CONFIG, CONFIGURATION, CONTENT, CONTEXT, DATA, EXTENSIONS, FILE, FORM, ID, KIND,
-        MESSAGE, METADATA, NAME, PARENT, PARTS, PUSH, RAW, REFERENCES, REQUEST, TASK, TENANT, TEXT,
-        URI, URL, elements, fields, present, text,
+        MESSAGE, METADATA, NAME, PARENT, PARTS, PUSH, RAW, REFERENCES, REQUEST, SPAWNED, TASK,
+        TENANT, TEXT, URI, URL, elements, fields, present, text,
     },
 };
 use crate::protocol::{
@@ -43,6 +43,8 @@ pub(super) struct Gathered {
     push_urls: BTreeSet<Box<str>>,
     push_hosts: BTreeSet<Box<str>>,
     form: Option<Box<str>>,
+    spawned: Option<bool>,
+    spawned_is_odd: bool,
 }
 
 impl Gathered {
@@ -264,7 +266,11 @@ impl Gathered {
 
     fn form(&mut self, metadata: Option<Value<'_>>) -> Result<(), Refusal> {
         let Some(metadata) = present(metadata) else { return Ok(()) };
-        let [form] = fields(metadata, [FORM])?;
+        let [form, spawned] = fields(metadata, [FORM, SPAWNED])?;
+        let spawned = present(spawned);
+        self.spawned_is_odd |= spawned.is_some_and(|spawned| spawned.kind() != Kind::Bool);
+        let spawned = spawned.map(|spawned| spawned.as_bool() != Some(false));
+        agree(&mut self.spawned, spawned, "it was spawned, and it was not")?;
         let form = form.and_then(Value::as_str).map(|form| Box::from(&*form));
         agree(&mut self.form, form, "two different forms")
     }
@@ -285,10 +291,12 @@ impl Gathered {
             extensions: self.extensions,
             push_hosts: self.push_hosts,
             form: self.form,
+            spawned: self.spawned.unwrap_or(false),
             streaming: streams.contains(&rule.action),
         };
-        let Self { contexts, push_urls, data_types, .. } = self;
-        (targets, Facts { traits, contexts, push_urls, data_types, rest: None })
+        let Self { contexts, push_urls, data_types, spawned_is_odd, .. } = self;
+        let facts = Facts { traits, contexts, push_urls, data_types, spawned_is_odd, rest: None };
+        (targets, facts)
     }
 }
 
@@ -297,13 +305,13 @@ const NO_MESSAGE: Refusal = (Fault::Params, "`message` is missing");
 const NO_URL: Refusal = (Fault::Params, "a push configuration without `url`");
 
 /// Takes a value over, unless another is there already.
-fn agree(
-    slot: &mut Option<Box<str>>,
-    value: Option<Box<str>>,
+fn agree<T: PartialEq>(
+    slot: &mut Option<T>,
+    value: Option<T>,
     detail: &'static str,
 ) -> Result<(), Refusal> {
     match (&slot, value) {
-        (Some(known), Some(value)) if **known != *value => Err((Fault::Invalid, detail)),
+        (Some(known), Some(value)) if *known != value => Err((Fault::Invalid, detail)),
         (_, Some(value)) => {
             *slot = Some(value);
             Ok(())

@@ -228,8 +228,16 @@ async fn messages_of_no_known_form_are_refused_where_forms_are_asked_for() {
             })),
         )
     };
+    let spawned = |form: &str, spawned: Value| {
+        let mut call = with(json!(form), &format!("hub.{form}"));
+        call["params"]["message"]["metadata"]["spawned"] = spawned;
+        call
+    };
     let rows = [
         (with(json!("claim"), "hub.claim"), true),
+        (spawned("delegate", json!(true)), true),
+        (spawned("delegate", json!("yes")), false),
+        (spawned("claim", json!(true)), false),
         (with(json!("claim"), "hub.review"), false),
         (with(json!("whatever"), "hub.whatever"), false),
         (with(json!(7), "hub.claim"), false),
@@ -238,6 +246,6 @@ async fn messages_of_no_known_form_are_refused_where_forms_are_asked_for() {
         let answer = posted(&mut caller, call).await.json();
         assert_eq!(answer["error"].is_null(), *fine, "{call}: {answer}");
     }
-    assert_eq!(agent.requests(), 1);
+    assert_eq!(agent.requests(), 2);
     lictor.stop(rows.len()).await;
 }

@@ -47,5 +47,56 @@ fn forms_say_the_same_in_both_places() {
     ] {
         assert_eq!(message(metadata, &parts), Ok(None));
     }
+    let delegated = r#"{"data":{"type":"hub.delegate"}}"#;
+    let claimed = r#"{"data":{"type":"hub.claim"}}"#;
+    for (metadata, data, fine) in [
+        (r#"{"form":"delegate","spawned":true}"#, delegated, true),
+        (r#"{"form":"delegate","spawned":false}"#, delegated, true),
+        (r#"{"form":"delegate","spawned":null}"#, delegated, true),
+        (r#"{"form":"delegate","spawned":"true"}"#, delegated, false),
+        (r#"{"form":"delegate","spawned":1}"#, delegated, false),
+        (r#"{"form":"delegate","spawned":{}}"#, delegated, false),
+        (r#"{"form":"claim","spawned":true}"#, claimed, false),
+        (r#"{"form":"claim","spawned":false}"#, claimed, true),
+        (r#"{"spawned":true}"#, r#"{"data":{}}"#, false),
+        (r#"{"spawned":false}"#, r#"{"data":{}}"#, true),
+    ] {
+        let outcome = message(metadata, &format!("{text},{data}"));
+        assert_eq!(outcome.is_ok(), fine, "{metadata}: {outcome:?}");
+    }
     assert_eq!(check_form(&call("tasks/get", r#"{"id":"t"}"#).expect("decoded")), Ok(None));
+}
+
+/// Without the convention metadata is anybody's; what could be taken for a yes is one.
+#[test]
+fn spawned_is_what_any_reader_could_take_for_it() {
+    let spawned = |outer: &str, inner: &str| {
+        let params = format!(
+            r#"{{"metadata":{outer},"message":{{"metadata":{inner},"parts":[{{"text":"a"}}]}}}}"#
+        );
+        let decoded = call("message/send", &params);
+        decoded.map(|call| call.a2a.expect("facts").traits.spawned).map_err(|error| error.fault)
+    };
+    for (metadata, expected) in [
+        ("null", false),
+        ("{}", false),
+        (r#"{"spawned":null}"#, false),
+        (r#"{"spawned":false}"#, false),
+        (r#"{"spawned":true}"#, true),
+        (r#"{"spawned":"no"}"#, true),
+        (r#"{"spawned":0}"#, true),
+        (r#"{"spawned":{}}"#, true),
+        (r#"{"deeper":{"spawned":true}}"#, false),
+    ] {
+        assert_eq!(spawned(metadata, "null"), Ok(expected), "{metadata}");
+        assert_eq!(spawned("null", metadata), Ok(expected), "{metadata}");
+    }
+    // Two readers could take one for another.
+    for (outer, inner) in [
+        (r#"{"spawned":true}"#, r#"{"spawned":false}"#),
+        ("{}", r#"{"Spawned":true}"#),
+        (r#"{"SPAWNED":true}"#, "null"),
+    ] {
+        assert_eq!(spawned(outer, inner), Err(Fault::Invalid), "{outer} {inner}");
+    }
 }
