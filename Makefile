@@ -6,6 +6,7 @@ SHELL := /usr/bin/env bash
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
 NEXTEST_VERSION := 0.9.143
+FUZZ_VERSION := 0.13.2
 DENY_VERSION := 0.20.2
 
 .PHONY: help
@@ -48,6 +49,20 @@ docs:
 .PHONY: policies
 policies:
 	cargo run --quiet --locked --bin lictor -- policy test policies
+
+# What is found on the way stays below `target`; what breaks a law is in `fuzz/artifacts`. `fuzz/corpus` holds what
+# tests replay and is only read.
+.PHONY: fuzz
+fuzz: ## Look for inputs that break a parser, with libFuzzer: each for $FUZZ_SECONDS (60), $FUZZ_TARGETS or all. Needs a nightly toolchain.
+	@scripts/setup-cargo-tool.sh cargo-fuzz $(FUZZ_VERSION)
+	cp Cargo.lock fuzz/Cargo.lock
+	cargo +nightly fuzz build --target-dir target/fuzz
+	for target in $${FUZZ_TARGETS:-$$(cargo +nightly fuzz list)}; do \
+		mkdir -p target/fuzz/corpus/$$target; \
+		cargo +nightly fuzz run --target-dir target/fuzz $$target \
+			target/fuzz/corpus/$$target fuzz/corpus/$$target -- \
+			-max_total_time=$${FUZZ_SECONDS:-60} -timeout=10 -rss_limit_mb=2048 -print_final_stats=1; \
+	done
 
 .PHONY: audit
 audit: ## Check the dependencies: bans, licences, sources.

@@ -45,6 +45,11 @@ fn json_corpus() {
 }
 
 #[test]
+fn ledger_corpus() {
+    replay("ledger", checks::ledger);
+}
+
+#[test]
 fn mcp_corpus() {
     replay("mcp", checks::mcp);
 }

@@ -1,7 +1,10 @@
 //! The laws that the fuzz targets check; `tests/fuzz_corpus.rs` checks them on the corpus.
 
+use std::{fs, path::PathBuf, sync::OnceLock};
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use lictor::ledger::{self, Filter, link_hash};
 use lictor::protocol::{Call, Era, Kind, Protocol, a2a, json, mcp, sse};
 use lictor::response::agent_card;
 
@@ -149,6 +152,30 @@ pub(crate) fn card(data: &[u8]) {
     assert_eq!(agent_card::rewrite(&card, &settings).as_ref(), Ok(&card));
 }
 
+/// A segment of a ledger. Random bytes would not get past the hash, so each line of the input is taken for an entry
+/// and linked; the parser behind the hash sees everything. Input that starts with NUL is taken as it is.
+pub(crate) fn ledger(data: &[u8]) {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let name = format!("lictor-fuzz-ledger-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).expect("a directory");
+        directory
+    });
+    let segment = match data.strip_prefix(b"\0") {
+        Some(raw) => raw.to_vec(),
+        None => linked(data),
+    };
+    let lines = segment.iter().filter(|byte| **byte == b'\n').count() as u64;
+    fs::write(directory.join("00000000000000000000.jsonl"), segment).expect("written");
+    let report = ledger::verify(directory).expect("readable");
+    assert!(report.entries <= lines);
+    assert_eq!(report.head.is_some(), report.entries > 0);
+    let listed = ledger::list(directory, Filter::default()).expect("readable");
+    let listed = listed.flatten().count() as u64;
+    assert!(listed >= report.entries && listed <= lines);
+}
+
 /// A stream: the first byte gives the size of the chunks.
 pub(crate) fn sse(data: &[u8]) {
     let Some((&size, stream)) = data.split_first() else { return };
@@ -204,6 +231,20 @@ fn check_arguments(call: &Call) {
     let Some(arguments) = call.arguments_value() else { return };
     let again = json::scan(arguments.raw(), json::Limits::default()).expect("scanned before");
     assert_eq!(read(again.root()), read(arguments));
+}
+
+/// Lines as the writer would have linked them.
+fn linked(data: &[u8]) -> Vec<u8> {
+    let mut head = [0; 32];
+    let mut segment = Vec::new();
+    for json in data.split(|byte| *byte == b'\n') {
+        head = link_hash(&head, json);
+        segment.extend_from_slice(json);
+        segment.push(b'\t');
+        segment.extend(data_encoding::HEXLOWER.encode(&head).into_bytes());
+        segment.push(b'\n');
+    }
+    segment
 }
 
 /// All bytes that came out, and the data of each event.
