@@ -28,6 +28,7 @@ use crate::{
         mcp::server::{self, Asks, ServerMessage},
         method::{Governs, Rule},
     },
+    upstream,
 };
 
 /// Look into policies: their faults, their cases, the reasons of a decision, the grants.
@@ -164,11 +165,18 @@ pub fn run(options: &Options, out: &mut dyn Write, err: &mut dyn Write) -> io::R
     }
     let known = match config {
         None => Known { settings: Settings::default(), ledger: None, rules: Rules::Unknown },
-        Some(config) => Known {
-            settings: config.policy,
-            ledger: Some(config.ledger.directory),
-            rules: config.delegation.map_or(Rules::Without, Rules::Set),
-        },
+        Some(config) => {
+            let callee = |upstream: &upstream::Settings| {
+                Some((upstream.name.clone(), upstream.identity()?.clone()))
+            };
+            let callees = config.upstreams.iter().filter_map(callee).collect();
+            let set = |settings| Rules::Set { settings, callees };
+            Known {
+                settings: config.policy,
+                ledger: Some(config.ledger.directory),
+                rules: config.delegation.map_or(Rules::Without, set),
+            }
+        }
     };
     run_on(options, &known, out, err)
 }

@@ -185,12 +185,31 @@ impl Supposed {
         caller: &SpiffeId,
         settings: Option<&Settings>,
     ) -> Result<(), ChainError> {
-        let steps = self.hops.iter().map(|Hop { principal, mode, capabilities }| Step {
+        check_steps(self.steps(), self.outbound.then_some(caller), settings)
+    }
+
+    /// Whether the caller of an outbound call can add its own hop, to the one that it calls.
+    pub(super) fn go_on(
+        &self,
+        caller: &SpiffeId,
+        callee: &SpiffeId,
+        settings: &Settings,
+    ) -> Result<(), ChainError> {
+        if !self.outbound {
+            return Ok(());
+        }
+        // It is as wide as may be: what routes and grants make narrower is no reason to refuse.
+        let mode = self.hops.last().map_or(Mode::Full, |hop| hop.mode);
+        let own = Step { id: caller, mode, capabilities: &Capabilities::UNLIMITED };
+        check_steps(self.steps().chain([own]), Some(callee), Some(settings))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = Step<'_>> + Clone {
+        self.hops.iter().map(|Hop { principal, mode, capabilities }| Step {
             id: &principal.id,
             mode: *mode,
             capabilities,
-        });
-        check_steps(steps, self.outbound.then_some(caller), settings)
+        })
     }
 }
 

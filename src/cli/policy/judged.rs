@@ -1,6 +1,9 @@
 //! What a proxy would say to a call, by the functions that it says it by, and how that is told.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
 
 use super::chain::Supposed;
 use crate::{
@@ -17,8 +20,13 @@ pub(super) enum Rules {
     Unknown,
     /// It takes none.
     Without,
-    /// These rules.
-    Set(Settings),
+    /// These rules, and who stands behind an upstream, where that has to be proven.
+    Set {
+        /// The rules.
+        settings: Settings,
+        /// Name of an upstream → who that is.
+        callees: BTreeMap<String, SpiffeId>,
+    },
 }
 
 /// The end that a call would come to.
@@ -64,14 +72,17 @@ pub(super) fn judge(
     let Some(chain) = chain else {
         let settings = match rules {
             Rules::Unknown | Rules::Without => None,
-            Rules::Set(settings) => Some(settings),
+            Rules::Set { settings, .. } => Some(settings),
         };
         let judged = judge_root(settings, None, policies, questions);
         let refused = judged.err().map(|_denial| Refused::Required(question.principal.id.clone()));
         return Judged { decision, refused };
     };
     match judge_members(chain.members(), policies, questions) {
-        Ok(()) => Judged { decision, refused: None },
+        Ok(()) => {
+            let refused = go_on(chain, question, rules).err();
+            Judged { decision, refused }
+        }
         Err(refused) => Judged {
             decision: refused.decision.unwrap_or(decision),
             refused: Some(Refused::Hop(refused.objection)),
@@ -83,9 +94,16 @@ fn take(chain: &Supposed, caller: &SpiffeId, rules: &Rules) -> Result<(), Refuse
     let settings = match rules {
         Rules::Unknown => None,
         Rules::Without => return Err(Refused::NotTaken),
-        Rules::Set(settings) => Some(settings),
+        Rules::Set { settings, .. } => Some(settings),
     };
     chain.check(caller, settings).map_err(Refused::Chain)
+}
+
+/// Whether an outbound call could take its own hop along, which is made once everything else was asked.
+fn go_on(chain: &Supposed, question: &Question<'_>, rules: &Rules) -> Result<(), Refused> {
+    let Rules::Set { settings, callees } = rules else { return Ok(()) };
+    let Some(callee) = callees.get(question.server) else { return Ok(()) };
+    chain.go_on(&question.principal.id, callee, settings).map_err(Refused::Chain)
 }
 
 impl Refused {

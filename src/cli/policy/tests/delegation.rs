@@ -29,11 +29,11 @@ fn directory() -> tempfile::TempDir {
 fn rules() -> Rules {
     let origins = [("spiffe://td/a", Mode::Full), ("spiffe://td/r", Mode::ReadOnly)];
     let origin = |(who, mode)| Origin { who: Who::parse(who).expect("who"), mode };
-    Rules::Set(Delegation {
-        origins: origins.map(origin).into(),
-        max_depth: 3,
-        ..Delegation::default()
-    })
+    let settings =
+        Delegation { origins: origins.map(origin).into(), max_depth: 3, ..Delegation::default() };
+    let callee = |name: &str, id| (name.to_owned(), SpiffeId::parse(id).expect("an ID"));
+    let callees = [callee("back", "spiffe://td/a"), callee("on", "spiffe://td/x")];
+    Rules::Set { settings, callees: callees.into() }
 }
 
 fn ask(rules: Rules, at: &Path, arguments: &[&str]) -> (ExitCode, String) {
@@ -186,6 +186,21 @@ fn the_rules_of_the_configuration_are_kept() {
     let introduced =
         ["explain", "--server", "s", "--method", "initialize", "--principal", "spiffe://td/b"];
     assert_eq!(ask(rules(), directory.path(), &introduced).0, ExitCode::SUCCESS);
+    // The agent's own hop, to whoever is behind the upstream.
+    let outbound = |server: &str, hops: &[&str]| {
+        let call = ["explain", "--server", server, "--tool", "t", "--principal", "spiffe://td/b"];
+        ask(rules(), directory.path(), &[&call[..], &["--outbound"], hops].concat())
+    };
+    for (server, hops, refused) in [
+        ("on", &[a][..], None),
+        ("s", &[a, others[0], others[1]], None),
+        ("back", &[a], Some("denied: the chain doesn't hold: hop 1 goes back to `spiffe://td/a`")),
+        ("on", &[a, others[1], "--via=spiffe://td/z"], Some("hop 3 is one too many")),
+    ] {
+        let (code, out) = outbound(server, hops);
+        assert_eq!(code == ExitCode::SUCCESS, refused.is_none(), "{server} {hops:?}: {out}");
+        assert!(refused.is_none_or(|refused| out.contains(refused)), "{server} {hops:?}: {out}");
+    }
     // A configuration that says nothing of delegation takes no chain, and asks for none.
     let (code, out) = explain(Rules::Without, &[a]);
     assert_eq!(code, ExitCode::FAILURE);
@@ -341,7 +356,7 @@ fn supposed_chains_are_judged_as_proven_ones() {
         push_refused: None,
         revocations: Arc::new(Revocations::of(true, [])),
     };
-    let rules = Rules::Set(world.settings());
+    let rules = Rules::Set { settings: world.settings(), callees: Default::default() };
     let mut ends = std::collections::BTreeSet::new();
     for modes in [["full"; 3], ["full", "readwrite", "readonly"], ["readonly", "full", "full"]] {
         for limit in [None, Some("s|tools/call|t"), Some("s|tools/call|*")] {
