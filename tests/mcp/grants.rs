@@ -12,6 +12,8 @@ use crate::{
     subject::Lictor,
 };
 
+mod agents;
+
 /// How soon a change of files has to be in force: they are looked at every second.
 const SOON: Duration = Duration::from_secs(3);
 
