@@ -368,6 +368,7 @@ impl Drop for Exchange {
         };
         let calls = self.taken.as_ref().map_or(&self.record.unrouted, |taken| &taken.calls);
         calls.observe(&Finished {
+            protocol: entry.protocol,
             method: self.call.as_ref().and_then(|call| call.method.rule()).map(|rule| rule.name),
             verdict,
             outcome: self.status_label(),

@@ -40,6 +40,8 @@ impl Verdict {
 /// A call that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
+    /// `mcp`, `a2a` or `http`.
+    pub protocol: &'static str,
     /// Name of the method's row in the table; `None` for a vendor's method, or where the message
     /// could not be decoded.
     pub method: Option<&'static str>,
@@ -112,6 +114,7 @@ struct Upstream {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
+    protocol: &'static str,
     method: &'static str,
     verdict: Verdict,
     outcome: &'static str,
@@ -128,7 +131,8 @@ impl Calls {
     /// Counts a call that has ended.
     pub fn observe(&self, call: &Finished) {
         let method = call.method.unwrap_or("other");
-        let key = Key { method, verdict: call.verdict, outcome: call.outcome };
+        let (protocol, verdict, outcome) = (call.protocol, call.verdict, call.outcome);
+        let key = Key { protocol, method, verdict, outcome };
         let add = |series: &Series| {
             series.total.inc();
             series.duration.observe(call.total.as_secs_f64());
@@ -143,7 +147,7 @@ impl Calls {
 
 impl Upstream {
     fn look_up(&self, key: Key) -> Series {
-        let labels = ["mcp", key.method, key.verdict.as_str(), &self.name];
+        let labels = [key.protocol, key.method, key.verdict.as_str(), &self.name];
         let [protocol, method, decision, upstream] = labels;
         let series = Series {
             total: self.families.total.with_label_values(&[

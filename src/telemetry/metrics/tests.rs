@@ -10,7 +10,7 @@ fn samples(metrics: &Metrics, name: &str) -> Vec<String> {
 
 fn finished(method: Option<&'static str>, verdict: Verdict, outcome: &'static str) -> Finished {
     let (total, own) = (Duration::from_millis(30), Duration::from_micros(300));
-    Finished { method, verdict, outcome, total, own }
+    Finished { protocol: "mcp", method, verdict, outcome, total, own }
 }
 
 #[test]
