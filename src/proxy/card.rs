@@ -89,7 +89,7 @@ impl Proxy {
     }
 
     /// Writes an answer that has no body, whatever its head says of one.
-    async fn send_head(
+    pub(super) async fn send_head(
         &self,
         session: &mut ServerSession,
         exchange: &mut Exchange,

@@ -49,7 +49,10 @@ impl Proxy {
         let only = way.as_ref().and_then(|way| way.served.only(&way.path));
         let origin =
             self.inside.load().doorplate.allowed_origin(&session.req_header().headers).cloned();
-        self.send_refusal(session, exchange, denial, (binding, refusals), only, origin).await;
+        // pingora leaves the body out by itself with HTTP/1 only.
+        let head_only = session.req_header().method == Method::HEAD;
+        let looks = Looks { binding, refusals, head_only };
+        self.send_refusal(session, exchange, denial, looks, only, origin).await;
         session.set_total_drain_timeout(Some(DRAIN));
         let _ = session.drain_request_body().await;
     }
@@ -61,7 +64,7 @@ impl Proxy {
         exchange: &mut Exchange,
         denial: &Denial,
     ) {
-        self.send_refusal(session, exchange, denial, Default::default(), None, None).await;
+        self.send_refusal(session, exchange, denial, Looks::default(), None, None).await;
     }
 
     async fn send_refusal(
@@ -69,12 +72,17 @@ impl Proxy {
         session: &mut ServerSession,
         exchange: &mut Exchange,
         denial: &Denial,
-        (binding, refusals): (Binding, Refusals),
+        looks: Looks,
         only: Option<Method>,
         origin: Option<HeaderValue>,
     ) {
-        let rendered =
-            refusal::render(denial, exchange.call.as_ref(), binding, refusals, exchange.id);
+        let rendered = refusal::render(
+            denial,
+            exchange.call.as_ref(),
+            looks.binding,
+            looks.refusals,
+            exchange.id,
+        );
         let mut headers = rendered.headers;
         if let (Some(only), true) = (only, headers.contains_key(header::ALLOW))
             && let Ok(only) = HeaderValue::from_str(only.as_str())
@@ -96,7 +104,12 @@ impl Proxy {
         );
         let status = StatusCode::from_u16(rendered.status).unwrap_or(StatusCode::FORBIDDEN);
         // A refusal that nobody waits for is still a refusal, and is on record as one.
-        let _ = self.send(session, exchange, status, headers, rendered.body).await;
+        let _ = if looks.head_only {
+            headers.insert(header::CONTENT_LENGTH, rendered.body.len().into());
+            self.send_head(session, exchange, status, headers).await
+        } else {
+            self.send(session, exchange, status, headers, rendered.body).await
+        };
     }
 
     /// Answers `OPTIONS`: a preflight from an allowed origin needs no credentials and learns nothing else.
@@ -159,6 +172,15 @@ impl Proxy {
             session.set_keepalive(None);
         }
     }
+}
+
+/// How a refusal has to look.
+#[derive(Clone, Copy, Default)]
+struct Looks {
+    binding: Binding,
+    refusals: Refusals,
+    /// Nobody reads its body.
+    head_only: bool,
 }
 
 /// How a caller on this way reads an error.
