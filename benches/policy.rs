@@ -89,6 +89,7 @@ fn decide(criterion: &mut Criterion) {
         arguments,
         asks: None,
         a2a: None,
+        web: None,
         era: Era::Modern,
         delegation: None,
     };

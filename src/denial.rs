@@ -126,6 +126,8 @@ pub enum Denial {
     UpstreamTimeout,
     /// The upstream's answer can't be read, so it can't be filtered.
     UpstreamUnreadable,
+    /// The answer sends the caller to a place that no route leads to.
+    Redirect,
     /// The answer gives the caller something that can't be recorded as the caller's; the call may have run.
     Undeliverable,
 }
@@ -204,6 +206,7 @@ impl Denial {
             Self::UpstreamFailed => row(502, 5021, "upstream_failed"),
             Self::UpstreamUnreadable => row(502, 5022, "upstream_unreadable"),
             Self::Undeliverable => row(502, 5023, "answer_undeliverable"),
+            Self::Redirect => row(502, 5024, "redirect_refused"),
             Self::UpstreamTimeout => row(504, 5040, "upstream_timeout"),
         }
     }
@@ -300,6 +303,10 @@ impl Denial {
                 "the upstream did not answer in time; whether the call ran is unknown".into()
             }
             Self::UpstreamUnreadable => "the upstream's answer can't be read".into(),
+            Self::Redirect => {
+                "the upstream redirects to a place that isn't served here; the call may have run"
+                    .into()
+            }
             Self::Undeliverable => {
                 "what the answer gives you can't be recorded as yours now; the call may have run"
                     .into()
@@ -324,7 +331,7 @@ fn over(limited: &Limited) -> Row {
 fn unknown_task(era: Era) -> Row {
     match era.protocol() {
         Protocol::Mcp => row(200, -32602, "unknown_task"),
-        Protocol::A2a => row(200, -32001, "unknown_task"),
+        Protocol::A2a | Protocol::Http => row(200, -32001, "unknown_task"),
     }
 }
 
@@ -345,7 +352,7 @@ impl From<ChainError> for Denial {
 
 fn unknown_method(era: Era) -> Row {
     match era {
-        Era::Legacy | Era::V03 | Era::V10 => row(200, -32601, "unknown_method"),
+        Era::Legacy | Era::V03 | Era::V10 | Era::Http => row(200, -32601, "unknown_method"),
         Era::Modern => row(404, -32601, "unknown_method"),
     }
 }
@@ -356,7 +363,7 @@ fn undecodable(error: &DecodeError) -> Row {
     let row = undecoded(error);
     match (error.era.protocol(), &error.id, row.status) {
         (Protocol::A2a, Some(_), 400) => Row { status: 200, ..row },
-        (Protocol::A2a | Protocol::Mcp, _, _) => row,
+        (Protocol::A2a | Protocol::Mcp | Protocol::Http, _, _) => row,
     }
 }
 
@@ -367,7 +374,7 @@ fn undecoded(error: &DecodeError) -> Row {
         Fault::Params => row(400, -32602, "invalid_params"),
         Fault::HeaderMismatch => row(400, -32020, "header_mismatch"),
         Fault::Version => match error.era {
-            Era::Legacy => row(400, -32600, "unsupported_version"),
+            Era::Legacy | Era::Http => row(400, -32600, "unsupported_version"),
             Era::Modern => row(400, -32022, "unsupported_version"),
             Era::V03 | Era::V10 => row(400, -32009, "unsupported_version"),
         },

@@ -85,6 +85,8 @@ pub struct Taken {
     pub server: Arc<str>,
     /// What is spoken on it.
     pub protocol: Protocol,
+    /// Host of the web API, on a route of plain HTTP.
+    pub host: Option<Arc<str>>,
     /// Whether refusals are only recorded.
     pub shadow: bool,
     /// The metrics of its calls.
@@ -259,7 +261,10 @@ impl Exchange {
         let policies = decisions.iter().flat_map(|decision| decision.policies.iter());
         let class = decisions.iter().map(|decision| decision.class).max();
         let taken = self.taken.as_ref();
-        let target = call.and_then(|call| call.targets.iter().find_map(|target| target.name()));
+        let target = call.and_then(|call| match &call.web {
+            Some(facts) => Some(&*facts.traits.path),
+            None => call.targets.iter().find_map(|target| target.name()),
+        });
         let peer = match &self.principal {
             Some(principal) => principal.id.shared(),
             None => Entry::UNAUTHENTICATED.into(),
@@ -269,6 +274,7 @@ impl Exchange {
         if let Some(taken) = taken {
             entry.protocol = taken.protocol.as_str();
             entry.server = Some(Arc::clone(&taken.server));
+            entry.host.clone_from(&taken.host);
         }
         entry.method = call.map(|call| call.method.name().into());
         entry.target = target.map(Into::into);

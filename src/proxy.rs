@@ -53,6 +53,7 @@ mod route;
 pub mod settings;
 mod sse_endpoint;
 mod user_token;
+mod web;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -142,6 +143,8 @@ pub struct Served {
     pub server: Arc<str>,
     /// The upstream.
     pub upstream: Arc<Upstream>,
+    /// Host of the web API, on a route of plain HTTP.
+    pub host: Option<Arc<str>>,
     /// Who publishes the agent's card, on an A2A route.
     pub card: Option<Publisher>,
     /// The metrics of its calls.

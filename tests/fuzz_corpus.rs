@@ -60,6 +60,11 @@ fn server_corpus() {
 }
 
 #[test]
+fn web_corpus() {
+    replay("web", checks::web);
+}
+
+#[test]
 fn sse_corpus() {
     replay("sse", checks::sse);
 }

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, sync::OnceLock};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use lictor::ledger::{self, Filter, link_hash};
-use lictor::protocol::{Call, Era, Kind, Protocol, a2a, json, mcp, sse};
+use lictor::protocol::{Call, Era, Kind, Protocol, a2a, json, mcp, sse, web};
 use lictor::response::agent_card;
 
 /// The text, read by our scanner and by serde_json.
@@ -35,15 +35,7 @@ pub(crate) fn mcp(data: &[u8]) {
 /// A request as for [`mcp`]; the target, below the endpoint, follows the HTTP method after a space. What
 /// is to be sent in its place is the same call.
 pub(crate) fn a2a(data: &[u8]) {
-    let line = data.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let line = std::str::from_utf8(line).unwrap_or_default();
-    let (method, target) = line.split_once(' ').unwrap_or(("POST", ""));
-    let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
-    let (suffix, query) = match target.split_once('?') {
-        Some((suffix, query)) => (suffix, Some(query)),
-        None => (target, None),
-    };
-    let (_, headers, body) = request(data.get(line.len() + 1..).unwrap_or_default());
+    let (method, suffix, query, headers, body) = targeted(data);
     let Ok(call) = a2a::decode(&method, suffix, query, &headers, body.clone()) else { return };
     assert_eq!(call.body, body);
     assert_eq!(call.era.protocol(), Protocol::A2a);
@@ -58,6 +50,23 @@ pub(crate) fn a2a(data: &[u8]) {
         assert_eq!((&again.kind, &again.method), (&call.kind, &call.method));
         assert_eq!((&again.targets, &again.a2a), (&call.targets, &call.a2a));
     }
+}
+
+/// A request as for [`a2a`]. What is to be sent in its place is the same call, and stays below where it was sent.
+pub(crate) fn web(data: &[u8]) {
+    let (method, below, query, headers, body) = targeted(data);
+    let Ok(call) = web::decode(&method, below, query, &headers, body.clone()) else { return };
+    assert_eq!(call.body, body);
+    assert_eq!((call.era.protocol(), call.id()), (Protocol::Http, None));
+    let facts = call.web.as_deref().expect("facts");
+    let (path, query) = (&*facts.rest.path, facts.rest.query.as_deref());
+    let again = web::decode(&method, path, query, &headers, body).expect("the same call");
+    assert_eq!((&again.method, &again.web), (&call.method, &call.web));
+    let mut place: url::Url = "https://api.example/base".parse().expect("a URL");
+    place.set_path(&format!("/base{path}"));
+    place.set_query(query);
+    assert_eq!(place.path(), format!("/base{path}"));
+    assert_eq!(place.host_str(), Some("api.example"));
 }
 
 /// What an agent answers to a call of each kind: a list that was cut can be read again.
@@ -199,6 +208,20 @@ fn read(value: json::Value<'_>) -> Option<serde_json::Value> {
             Value::Object(value.members().map(member).collect::<Option<_>>()?)
         }
     })
+}
+
+/// A request whose first line has the target, too.
+fn targeted(data: &[u8]) -> (Method, &str, Option<&str>, HeaderMap, Bytes) {
+    let line = data.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = std::str::from_utf8(line).unwrap_or_default();
+    let (method, target) = line.split_once(' ').unwrap_or(("POST", ""));
+    let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
+    let (suffix, query) = match target.split_once('?') {
+        Some((suffix, query)) => (suffix, Some(query)),
+        None => (target, None),
+    };
+    let (_, headers, body) = request(data.get(line.len() + 1..).unwrap_or_default());
+    (method, suffix, query, headers, body)
 }
 
 fn request(data: &[u8]) -> (Method, HeaderMap, Bytes) {

@@ -22,11 +22,12 @@ use crate::{
     identity::{Principal, Proof, SpiffeId},
     policy::{Policies, Question, Settings},
     protocol::{
-        Era, Method, Protocol, Target,
+        Call, Era, Method, Protocol, Target,
         a2a::{self, Traits},
         json,
         mcp::server::{self, Asks, ServerMessage},
         method::{Governs, Rule},
+        web,
     },
     upstream,
 };
@@ -88,11 +89,18 @@ struct Explain {
     /// Method, named as the action of policies: `client/ping` is the `ping` of a server.
     #[arg(long, default_value = "tools/call")]
     method: String,
+    /// A request of plain HTTP: method, path below the route, and query.
+    #[arg(
+        long,
+        value_name = "METHOD PATH",
+        conflicts_with_all = ["method", "tool", "prompt", "resource", "task", "asks", "era"],
+    )]
+    http: Option<String>,
     #[command(flatten)]
     target: TargetOptions,
     #[command(flatten)]
     chain: chain::Flags,
-    /// Arguments of the tool, or parameters of a call of A2A, as JSON.
+    /// Arguments of the tool, parameters of a call of A2A, or the body of a request of plain HTTP, as JSON.
     #[arg(long)]
     arguments: Option<String>,
     /// Parameters of a request of the server to the caller, as JSON.
@@ -246,6 +254,7 @@ fn explain_call(
         server: explain.server.clone().unwrap_or_default(),
         listener: explain.listener.clone(),
         method: explain.method.clone(),
+        http: explain.http.clone(),
         era: explain.era,
         delegation: None,
     };
@@ -277,6 +286,8 @@ struct Case {
     listener: String,
     #[serde(default = "tools_call")]
     method: String,
+    /// A request of plain HTTP: method, path below the route, and query.
+    http: Option<String>,
     #[serde(default)]
     era: EraName,
     delegation: Option<serde_json::Value>,
@@ -316,6 +327,27 @@ impl Case {
         judge: impl FnOnce(&Question<'_>) -> T,
     ) -> Result<T, String> {
         let id = self.caller(chain)?;
+        let principal = Principal { id, proof: Proof::Configured };
+        let delegation = chain.and_then(|chain| chain.members().last()).map(|member| member.place);
+        if let Some(request) = &self.http {
+            let call = given.request(request)?;
+            let [target] = &*call.targets else {
+                return Err("http: it touches more than the server".to_owned());
+            };
+            return Ok(judge(&Question {
+                principal: &principal,
+                server: &self.server,
+                listener: &self.listener,
+                method: &call.method,
+                target,
+                arguments: call.arguments_value(),
+                asks: None,
+                a2a: None,
+                web: call.web.as_deref().map(|facts| &facts.traits),
+                era: call.era,
+                delegation,
+            }));
+        }
         let method = Method::named(&self.method);
         let asks = given.asks(&method)?;
         let target = match (&asks, target) {
@@ -327,13 +359,17 @@ impl Case {
         let (arguments, traits) = match protocol {
             Protocol::Mcp => (given.arguments, None),
             Protocol::A2a => (None, given.traits(&method)?),
+            Protocol::Http => {
+                let name = method.name();
+                return Err(format!("say what is requested: `http: {name} /path`"));
+            }
         };
         let document = arguments
             .map(|text| json::scan(text.as_bytes(), json::Limits::default()))
             .transpose()
             .map_err(|error| format!("arguments: {error}"))?;
         Ok(judge(&Question {
-            principal: &Principal { id, proof: Proof::Configured },
+            principal: &principal,
             server: &self.server,
             listener: &self.listener,
             method: &method,
@@ -341,12 +377,13 @@ impl Case {
             arguments: document.as_ref().map(json::Document::root),
             asks: asks.as_ref(),
             a2a: traits.as_ref(),
+            web: None,
             era: match (protocol, self.era) {
                 (Protocol::A2a, _) => Era::V10,
-                (Protocol::Mcp, EraName::Legacy) => Era::Legacy,
-                (Protocol::Mcp, EraName::Modern) => Era::Modern,
+                (Protocol::Mcp | Protocol::Http, EraName::Legacy) => Era::Legacy,
+                (Protocol::Mcp | Protocol::Http, EraName::Modern) => Era::Modern,
             },
-            delegation: chain.and_then(|chain| chain.members().last()).map(|member| member.place),
+            delegation,
         }))
     }
 }
@@ -368,6 +405,23 @@ impl Given<'_> {
         let call = a2a::decode(&HttpMethod::POST, "", None, &headers, body)
             .map_err(|error| format!("arguments: {error}"))?;
         Ok(call.a2a.map(|facts| facts.traits))
+    }
+
+    /// A request of plain HTTP, read as it would be from the wire: `GET /path?query`.
+    fn request(&self, request: &str) -> Result<Call, String> {
+        let (method, target) = request.split_once(' ').unwrap_or((request, "/"));
+        let method = method.parse().map_err(|_| format!("http: `{method}` is no method"))?;
+        let (below, query) = match target.split_once('?') {
+            Some((below, query)) => (below, Some(query)),
+            None => (target, None),
+        };
+        let mut headers = HeaderMap::new();
+        if self.arguments.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        let body = self.arguments.unwrap_or_default().to_owned().into();
+        let call = web::decode(&method, below, query, &headers, body);
+        call.map_err(|error| format!("http: {error}"))
     }
 
     /// What the server asks, read as it would be from the wire; `None` if the method is a caller's.

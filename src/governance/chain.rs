@@ -66,6 +66,12 @@ impl<'a> Request<'a> {
                 .as_deref()
                 .map(|facts| &facts.traits)
                 .filter(|_| self.asked.is_none()),
+            web: self
+                .call
+                .web
+                .as_deref()
+                .map(|facts| &facts.traits)
+                .filter(|_| self.asked.is_none()),
             era: self.call.era,
             delegation,
         }

@@ -91,6 +91,7 @@ impl Visibility<'_> {
             arguments: None,
             asks: None,
             a2a: None,
+            web: None,
             era: self.era,
             delegation: self.delegation,
         })

@@ -86,7 +86,7 @@ pub struct Entry {
     pub cause: Option<Uuid>,
     /// SPIFFE ID of the caller, or [`Entry::UNAUTHENTICATED`].
     pub peer: Arc<str>,
-    /// `mcp` or `a2a`; `mcp` where nothing tells.
+    /// `mcp`, `a2a` or `http`; `mcp` where nothing tells.
     pub protocol: &'static str,
     /// Towards the workload beside (`inbound`) or away from it (`outbound`). What a server asks of its caller
     /// goes the other way than the call.
@@ -95,11 +95,14 @@ pub struct Entry {
     pub listener: Arc<str>,
     /// Name of the upstream that the route leads to.
     pub server: Option<Arc<str>>,
+    /// Host of the web API that the route leads to, with its port where that isn't the usual one.
+    pub host: Option<Arc<str>>,
     /// The method as it stands on the wire.
     pub method: Option<Arc<str>>,
-    /// Tool, prompt, resource URI or task that the method governs.
+    /// Tool, prompt, resource URI or task that the method governs; of a web API the path below the route, without
+    /// the query.
     pub target: Option<Arc<str>>,
-    /// Generation of the protocol: `legacy` or `modern`, `0.3` or `1.0`.
+    /// Generation of the protocol: `legacy` or `modern`, `0.3` or `1.0`, `http`.
     pub era: Option<&'static str>,
     /// How far the call can reach.
     pub class: Option<&'static str>,
@@ -198,6 +201,7 @@ impl Entry {
             direction: "inbound",
             listener,
             server: None,
+            host: None,
             method: None,
             target: None,
             era: None,

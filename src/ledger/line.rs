@@ -223,6 +223,7 @@ impl Place<'_> {
             line.name("hop_peer", &**peer, MAX_PEER);
         }
         line.number("hops", behalf.and_then(|behalf| behalf.hops));
+        line.name("host", entry.host.as_deref(), MAX_NAME);
         line.number("http_status", entry.http_status.map(u64::from));
         line.label("kind", entry.event.kind());
         line.number("latency_us", entry.latency_us);

@@ -53,6 +53,7 @@ pub struct Row {
     pub direction: Option<String>,
     pub listener: Option<String>,
     pub server: Option<String>,
+    pub host: Option<String>,
     pub method: Option<String>,
     pub target: Option<String>,
     pub era: Option<String>,

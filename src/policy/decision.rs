@@ -15,20 +15,21 @@ use std::sync::Arc;
 use cedar_policy::{Effect, EvaluationError, PolicySet, Request};
 
 use super::{
-    Decision, Question, input,
+    Decision, Question,
+    input::{self, Unfit},
     key::KeyRef,
     scene::{Refusal, Scene},
     store::Policies,
     varying::Varying,
 };
-use crate::protocol::{Class, Target, json};
+use crate::protocol::{Class, Target};
 
 impl Policies {
     /// Judges one call on one target, or one request of a server to a caller.
     pub fn decide(&self, question: &Question<'_>) -> Decision {
         let key = KeyRef::of(question);
         if let Some(prepared) = self.prepared.get(&key) {
-            return self.conclude(&prepared, question.arguments);
+            return self.conclude(&prepared, question);
         }
         let prepared = match self.prepare(question) {
             Ok(prepared) => Arc::new(prepared),
@@ -37,7 +38,7 @@ impl Policies {
         if key.worth_keeping() {
             self.prepared.insert(key.to_owned(), prepared.clone());
         }
-        self.conclude(&prepared, question.arguments)
+        self.conclude(&prepared, question)
     }
 
     fn prepare(&self, question: &Question<'_>) -> Result<Prepared, Refusal> {
@@ -69,13 +70,14 @@ impl Policies {
         })
     }
 
-    fn conclude(&self, prepared: &Prepared, arguments: Option<json::Value<'_>>) -> Decision {
+    fn conclude(&self, prepared: &Prepared, question: &Question<'_>) -> Decision {
         let Open { scene, varying, facts, fixed, otherwise } = match prepared {
             Prepared::Settled(decision) => return decision.clone(),
             Prepared::Open(open) => &**open,
         };
         let lifted = match &scene.action.input {
-            Some(shape) => input::lift(arguments, &varying.wanted, shape).map(Some),
+            Some(_) if question.web.is_some_and(|traits| traits.opaque) => Err(Unfit::opaque()),
+            Some(shape) => input::lift(question.arguments, &varying.wanted, shape).map(Some),
             None => Ok(None),
         };
         let mut outcome = fixed.clone();

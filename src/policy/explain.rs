@@ -22,6 +22,7 @@ use super::{
     load::Origin,
     scene::Scene,
     store::Policies,
+    web,
 };
 use crate::protocol::{Protocol, Target, json};
 
@@ -116,8 +117,14 @@ impl Policies {
         if *question.target == Target::Caller {
             explanation.caveats.push("what the server asked for is not recorded".to_owned());
         }
-        if question.era.protocol() == Protocol::A2a {
-            explanation.caveats.push("what the message told is not recorded".to_owned());
+        match question.era.protocol() {
+            Protocol::Mcp => {}
+            Protocol::A2a => {
+                explanation.caveats.push("what the message told is not recorded".to_owned());
+            }
+            Protocol::Http => {
+                explanation.caveats.push("query and body are not recorded".to_owned());
+            }
         }
         explanation
     }
@@ -248,6 +255,9 @@ impl Policies {
             }
             if scene.protocol() == Protocol::A2a && looks_at(&[agents::NAME]) {
                 return Holds::Fails("depends on what the message told".to_owned());
+            }
+            if scene.protocol() == Protocol::Http && looks_at(&[web::NAME]) {
+                return Holds::Fails("depends on the request".to_owned());
             }
         }
         let mut wanted = Wanted::default();

@@ -1,7 +1,7 @@
 //! The schema in the making: the built-in one, and the fragments of the user that are joined to it.
 //!
-//! A fragment declares tools with typed arguments and methods of vendors (for agents to call, or for
-//! servers to send), nothing else. It names only
+//! A fragment declares tools with typed arguments, operations of web APIs with typed bodies, and methods of
+//! vendors (for agents to call, or for servers to send), nothing else. It names only
 //! `input`; what every context holds is added here, so that a fragment can't miss it and a policy can
 //! read it everywhere. Every fragment is read before any action is looked at, so that groups can be used
 //! before they are declared, and in other files.
@@ -16,8 +16,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Settings,
+    operations::{Operation, Operations},
     source::{Fault, Source},
     vocabulary::{ASKS, ASKS_OF_CLASS, CLASSES, SCHEMA, Shape, class, located, types},
+    web,
 };
 use crate::protocol::Class;
 
@@ -33,6 +35,8 @@ pub(crate) struct Joined {
     pub(crate) inputs: HashMap<String, Shape>,
     /// Actions of tools.
     pub(crate) tools: HashSet<String>,
+    /// Actions that are operations of web APIs.
+    pub(crate) operations: Operations,
     /// Actions that are methods of vendors, for agents to call.
     pub(crate) vendors: HashSet<String>,
     /// Actions that are methods of vendors, for servers to send.
@@ -74,6 +78,7 @@ struct Draft {
     actions: Map<String, Value>,
     inputs: HashMap<String, Shape>,
     tools: HashSet<String>,
+    operations: Operations,
     vendors: HashSet<String>,
     vendors_ask: HashSet<String>,
     faults: Vec<Fault>,
@@ -107,6 +112,7 @@ impl Draft {
             actions,
             inputs: HashMap::new(),
             tools: HashSet::new(),
+            operations: Operations::default(),
             vendors: HashSet::new(),
             vendors_ask: HashSet::new(),
             faults: vec![],
@@ -174,7 +180,7 @@ impl Draft {
             return Err(TWICE.to_owned());
         }
         let applies = action.get("appliesTo");
-        let of = Declared::of(
+        let mut of = Declared::of(
             &strings(applies.and_then(|applies| applies.get("principalTypes"))),
             &resource_types(&action),
         )?;
@@ -185,6 +191,16 @@ impl Draft {
             return Err("only what a server asks of an agent is in `asks`".to_owned());
         }
         let class = class(groups.iter().map(String::as_str));
+        let operation = match of {
+            Declared::Vendor => Operation::parse(name)?,
+            Declared::Tool | Declared::Asked | Declared::Operation => None,
+        };
+        let mut context = self.common.get("Call").cloned().unwrap_or_default();
+        if let Some((server, operation)) = operation {
+            of = Declared::Operation;
+            context = self.context_of(&operation);
+            self.add_operation(server, operation, &mut action, input.is_some(), class)?;
+        }
         if of == Declared::Tool {
             let Some((server, bare)) = name.split_once('/') else {
                 return Err("the action of a tool is named `server/tool`".to_owned());
@@ -213,10 +229,12 @@ impl Draft {
                 (Some(_), _) => {}
             }
             self.tools.insert(name.to_owned());
-        } else {
+        } else if of != Declared::Operation {
             if input.is_some() {
                 return Err(
-                    "only a tool has arguments, so `input` would never be filled".to_owned()
+                    "only a tool has arguments, and an operation of a web API a body, so `input` would \
+                     never be filled"
+                        .to_owned(),
                 );
             }
             match (of, class) {
@@ -231,12 +249,11 @@ impl Draft {
                         .to_owned());
                 }
                 (Declared::Asked, Some(_)) => self.vendors_ask.insert(name.to_owned()),
-                (Declared::Tool | Declared::Vendor, Some(_)) => {
+                (Declared::Tool | Declared::Operation | Declared::Vendor, Some(_)) => {
                     self.vendors.insert(name.to_owned())
                 }
             };
         }
-        let mut context = self.common.get("Call").cloned().unwrap_or_default();
         if let (Some((shape, declared)), Some(Value::Object(attributes))) =
             (input, context.get_mut("attributes"))
         {
@@ -248,6 +265,47 @@ impl Draft {
         }
         self.actions.insert(name.to_owned(), action);
         Ok(())
+    }
+
+    /// An operation of a web API belongs to its method, and to a class of its own.
+    fn add_operation(
+        &mut self,
+        server: &str,
+        operation: Operation,
+        action: &mut Value,
+        has_input: bool,
+        class: Option<Class>,
+    ) -> Result<(), String> {
+        if class.is_none() {
+            return Err(
+                "an operation has to be in a class: `read`, `write` or `execute`".to_owned()
+            );
+        }
+        let method = operation.rule.name;
+        if has_input && !matches!(method, "POST" | "PUT" | "PATCH") {
+            return Err(format!("a {method} has no body, so `input` would never be filled"));
+        }
+        if let Some(Value::Array(groups)) = action.get_mut("memberOf") {
+            groups.retain(|group| group.get("id") != Some(&json!(method)));
+            groups.push(json!({"id": method}));
+        }
+        self.operations.add(server, operation)
+    }
+
+    /// What the context of an operation holds beside `input`.
+    fn context_of(&self, operation: &Operation) -> Value {
+        let common = |name: &str| self.common.get(name).cloned().unwrap_or_default();
+        let (mut context, mut http) = (common("HttpCall"), common("Http"));
+        let text = || json!({"type": "EntityOrCommon", "name": "String"});
+        let named: Map<_, _> = operation.names().map(|name| (name.to_owned(), text())).collect();
+        if let Some(Value::Object(attributes)) = http.get_mut("attributes") {
+            let named = json!({"type": "Record", "attributes": named});
+            attributes.insert(web::NAMED.to_owned(), named);
+        }
+        if let Some(Value::Object(attributes)) = context.get_mut("attributes") {
+            attributes.insert(web::NAME.to_owned(), http);
+        }
+        context
     }
 
     /// `input` of a declared context: its shape, and the declaration as it goes into the schema.
@@ -346,8 +404,8 @@ impl Draft {
             let message = DetailedError::from(&error).message;
             vec![Fault::of_settings(format!("schema: {message}"))]
         })?;
-        let Self { inputs, tools, vendors, vendors_ask, .. } = self;
-        Ok(Joined { schema, actions, inputs, tools, vendors, vendors_ask })
+        let Self { inputs, tools, operations, vendors, vendors_ask, .. } = self;
+        Ok(Joined { schema, actions, inputs, tools, operations, vendors, vendors_ask })
     }
 }
 
@@ -364,6 +422,8 @@ fn only_asks(groups: &[String]) -> bool {
 enum Declared {
     /// A tool with arguments of its own.
     Tool,
+    /// An operation of a web API; it applies to the same types as a method of a vendor, and its name tells.
+    Operation,
     /// A method of a vendor that agents call.
     Vendor,
     /// A method of a vendor that servers send.

@@ -52,6 +52,13 @@ pub(crate) enum Unfit {
     TooMany(String),
 }
 
+impl Unfit {
+    /// There are arguments, and nobody has read them.
+    pub(crate) fn opaque() -> Self {
+        Self::Value("input".to_owned())
+    }
+}
+
 /// Arguments as policies see them. They are callers' data, and so can't be printed.
 pub(crate) enum Lifted<'a> {
     String(Cow<'a, str>),

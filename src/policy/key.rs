@@ -10,10 +10,10 @@ use quick_cache::Equivalent;
 use super::{Delegation, Question};
 use crate::{
     identity::SpiffeId,
-    protocol::{Era, Target, a2a::Traits},
+    protocol::{Era, Target, a2a, web},
 };
 
-/// Longest method, target and texts of A2A, in bytes, that are worth a place in a cache; a caller chooses them.
+/// Longest method, target and texts of A2A or plain HTTP, in bytes, that are worth a place in a cache; a caller chooses them.
 const LONGEST_KEPT: usize = 1_024;
 
 /// Everything that a decision depends on, but the arguments.
@@ -25,7 +25,8 @@ pub(super) struct Key {
     method: Box<str>,
     target: Target,
     era: Era,
-    a2a: Option<Traits>,
+    a2a: Option<a2a::Traits>,
+    web: Option<web::Traits>,
     delegation: Option<Place>,
 }
 
@@ -49,7 +50,8 @@ pub(super) struct KeyRef<'a> {
     method: &'a str,
     target: &'a Target,
     era: Era,
-    a2a: Option<&'a Traits>,
+    a2a: Option<&'a a2a::Traits>,
+    web: Option<&'a web::Traits>,
     delegation: Option<Delegation<'a>>,
 }
 
@@ -63,6 +65,7 @@ impl<'a> KeyRef<'a> {
             target: question.target,
             era: question.era,
             a2a: question.a2a,
+            web: question.web,
             delegation: question.delegation,
         }
     }
@@ -73,6 +76,7 @@ impl<'a> KeyRef<'a> {
             && self.method.len()
                 + self.target.name().map_or(0, str::len)
                 + self.a2a.map_or(0, length)
+                + self.web.map_or(0, length_of_web)
                 <= LONGEST_KEPT
     }
 
@@ -85,6 +89,7 @@ impl<'a> KeyRef<'a> {
             target: self.target.clone(),
             era: self.era,
             a2a: self.a2a.cloned(),
+            web: self.web.cloned(),
             delegation: self.delegation.map(|at| Place {
                 depth: at.depth,
                 hop: at.hop,
@@ -98,10 +103,16 @@ impl<'a> KeyRef<'a> {
 }
 
 /// Bytes in the texts that a caller chose.
-fn length(traits: &Traits) -> usize {
+fn length(traits: &a2a::Traits) -> usize {
     let sets = [&traits.parts, &traits.extensions, &traits.push_hosts];
     let texts = sets.into_iter().flatten().chain(&traits.tenant).chain(&traits.form);
     texts.map(|text| text.len()).sum()
+}
+
+/// The same for plain HTTP. The names are in the query, too.
+fn length_of_web(traits: &web::Traits) -> usize {
+    let query = traits.query.iter().map(|text| text.len()).sum::<usize>();
+    traits.path.len() + query + traits.content_type.as_ref().map_or(0, |it| it.len())
 }
 
 impl Key {
@@ -114,6 +125,7 @@ impl Key {
             target: &self.target,
             era: self.era,
             a2a: self.a2a.as_ref(),
+            web: self.web.as_ref(),
             delegation: self.delegation.as_ref().map(|at| Delegation {
                 depth: at.depth,
                 hop: at.hop,

@@ -12,6 +12,7 @@
 //! | `input` | arguments → `context.input` |
 //! | `asked` | what a server asks → `context.sampling`, `context.elicitation` |
 //! | `agents` | what an agent sends to another → `context.a2a` |
+//! | `web`, `operations` | what a call of plain HTTP tells → `context.http`, and which operation it is |
 //! | `condition`, `varying` | policies that look at arguments, mostly evaluated without Cedar |
 //! | [`store`] | one snapshot of all that |
 //! | `scene` | a question in Cedar's terms |
@@ -37,6 +38,7 @@ mod key;
 mod listing;
 mod load;
 mod nesting;
+mod operations;
 mod scene;
 pub mod settings;
 mod source;
@@ -44,12 +46,13 @@ pub mod store;
 mod validation;
 mod varying;
 mod vocabulary;
+mod web;
 
 use std::sync::Arc;
 
 use crate::{
     identity::{Principal, SpiffeId},
-    protocol::{Class, Era, Method, Target, a2a::Traits, json, mcp::server::Asks},
+    protocol::{self, Class, Era, Method, Target, a2a, json, mcp::server::Asks},
 };
 
 pub use explain::{Explanation, NearMiss, Recorded};
@@ -77,8 +80,10 @@ pub struct Question<'a> {
     pub arguments: Option<json::Value<'a>>,
     /// What a server asks; `None` for calls. Without it, policies that look at it fail, which denies.
     pub asks: Option<&'a Asks>,
-    /// What a call of A2A tells; `None` for MCP. Without it, policies that look at it fail, which denies.
-    pub a2a: Option<&'a Traits>,
+    /// What a call of A2A tells; `None` for others. Without it, policies that look at it fail, which denies.
+    pub a2a: Option<&'a a2a::Traits>,
+    /// What a call of plain HTTP tells; the same.
+    pub web: Option<&'a protocol::web::Traits>,
     /// Era of the message.
     pub era: Era,
     /// Where in a chain of delegation the principal stands; `None` if the call comes without one.

@@ -193,6 +193,7 @@ impl Asked {
             arguments: self.arguments.map(value),
             asks: self.asks.as_ref(),
             a2a: None,
+            web: None,
             era: self.era,
             delegation: None,
         })

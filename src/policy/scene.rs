@@ -12,6 +12,7 @@ use super::{
     store::Policies,
     varying::Varying,
     vocabulary::Action,
+    web,
 };
 use crate::protocol::{Class, Era, Protocol, Target};
 
@@ -43,7 +44,7 @@ impl Policies {
         };
         let action = self
             .vocabulary
-            .action(method, server, target, class)
+            .action(method, server, target, class, question.web.map(|traits| &*traits.path))
             .filter(|action| action.applies_to(self.world.types.of(target)))
             .ok_or_else(|| Refusal("the schema has no such method on such a target".to_owned()))?;
         let triple = self.world.triple(principal, action, server, target);
@@ -66,7 +67,11 @@ impl Policies {
         let (method, listener) = (method.name().into(), listener.into());
         let told = match question.asks {
             Some(asks) => asked::attribute(asks),
-            None => question.a2a.and_then(agents::attribute),
+            None => {
+                let agent = question.a2a.and_then(agents::attribute);
+                let operation = action.operation.as_ref();
+                agent.or_else(|| web::attribute(question.web?, operation))
+            }
         };
         let delegation = delegation.and_then(delegated);
         Ok((Scene { action, triple, entities, method, listener, era, told, delegation }, slice))

@@ -6,6 +6,7 @@ mod explaining;
 mod grants;
 mod lists;
 mod loading;
+mod web;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -128,6 +129,7 @@ impl<'a> Ask<'a> {
             arguments: self.arguments.map(value),
             asks: None,
             a2a: None,
+            web: None,
             era: self.era,
             delegation: None,
         })
@@ -263,6 +265,7 @@ fn every_method_has_an_action_on_what_it_governs() {
                 arguments: None,
                 asks: None,
                 a2a: None,
+                web: None,
                 era: Era::Modern,
                 delegation: None,
             });

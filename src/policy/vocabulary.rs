@@ -15,6 +15,7 @@ use cedar_policy::{Entities, EntityId, EntityTypeName, EntityUid, Schema, ffi::D
 use super::{
     Settings,
     fragments::{self, Joined},
+    operations::{Operation, Operations},
     source::{Fault, Source},
 };
 use crate::protocol::{Class, Method, Target, method::Governs};
@@ -56,6 +57,8 @@ pub(crate) struct Action {
     resources: Vec<EntityTypeName>,
     /// Type of `context.input`, where declared.
     pub(crate) input: Option<Shape>,
+    /// The operation of a web API that it is.
+    pub(crate) operation: Option<Operation>,
 }
 
 impl Action {
@@ -83,6 +86,8 @@ pub(crate) struct Vocabulary {
     actions: HashMap<String, Arc<Action>>,
     /// Names among `actions` that are tools with an action of their own.
     tools: HashSet<String>,
+    /// Those among `actions` that are operations of web APIs.
+    operations: Operations,
     /// Names among `actions` that are methods of vendors, for agents to call.
     vendors: HashSet<String>,
     /// Names among `actions` that are methods of vendors, for servers to send.
@@ -102,11 +107,13 @@ impl Vocabulary {
         let mut actions = HashMap::new();
         for (name, resources) in &joined.actions {
             let input = joined.inputs.remove(name);
-            let action = action(&entities, name, resources, input).map_err(fault)?;
+            let mut action = action(&entities, name, resources, input).map_err(fault)?;
+            // A name that is none was refused before.
+            action.operation = Operation::parse(name).ok().flatten().map(|(_, it)| it);
             actions.insert(name.clone(), Arc::new(action));
         }
-        let Joined { schema, tools, vendors, vendors_ask, .. } = joined;
-        Ok(Self { schema, actions, tools, vendors, vendors_ask })
+        let Joined { schema, tools, operations, vendors, vendors_ask, .. } = joined;
+        Ok(Self { schema, actions, tools, operations, vendors, vendors_ask })
     }
 
     /// Whether a method that an agent sent has an action.
@@ -134,13 +141,15 @@ impl Vocabulary {
         self.tools.contains(&name).then(|| self.actions.get(&name))?.map(|action| action.class)
     }
 
-    /// The action of a method on a target. `class` is the class of a tool without an action.
+    /// The action of a method on a target. `class` is the class of a tool without an action, `path` that of a request
+    /// of plain HTTP.
     pub(crate) fn action(
         &self,
         method: &Method,
         server: &str,
         target: &Target,
         class: Class,
+        path: Option<&str>,
     ) -> Option<&Arc<Action>> {
         match (method, target) {
             (Method::Known(rule), Target::Tool(tool)) if rule.name == "tools/call" => {
@@ -148,7 +157,10 @@ impl Vocabulary {
                 let own = self.tools.contains(&name).then(|| self.actions.get(&name)).flatten();
                 own.or_else(|| self.actions.get(&format!("tools/call.{}", class.as_str())))
             }
-            (Method::Known(rule), _) => self.actions.get(rule.action),
+            (Method::Known(rule), _) => {
+                let operation = path.and_then(|path| self.operations.find(server, rule, path));
+                self.actions.get(operation.map_or(rule.action, |it| it.action.as_str()))
+            }
             (Method::Vendor(name), Target::Caller) if self.knows_asked(method) => {
                 self.actions.get(&**name)
             }
@@ -183,7 +195,7 @@ fn action(
     let class = class(groups.iter().map(|group| group.id().unescaped()))
         .ok_or_else(|| format!("action `{name}` is in no class"))?;
     let resources = resources.iter().map(|name| type_name(name)).collect::<Result<_, _>>()?;
-    Ok(Action { uid, groups, class, resources, input })
+    Ok(Action { uid, groups, class, resources, input, operation: None })
 }
 
 /// Turns an error of Cedar into a fault; offsets in the error are relative to `at`.

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method as HttpMethod};
 
 use super::{
-    Call, DecodeError, Era, Fault, Kind, Method, Target,
+    Call, DecodeError, Era, Fault, Kind, Method, Rest, Target,
     json::{self, ScanError},
     json_rpc::Message,
 };
@@ -41,7 +41,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{Facts, Rest, Traits};
+pub use facts::{Facts, Traits};
 pub use form::{Form, check_form};
 
 /// Decodes a request on an A2A endpoint.
@@ -205,6 +205,7 @@ impl Parts {
             progress_token: None,
             body,
             a2a: Some(Box::new(facts)),
+            web: None,
             arguments: None,
             index,
         }

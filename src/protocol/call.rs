@@ -6,7 +6,7 @@ use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use super::{Id, Method, a2a, json, method::operation};
+use super::{Id, Method, Rest, a2a, json, method::operation, web};
 
 /// The protocols that are decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +15,8 @@ pub enum Protocol {
     Mcp,
     /// Agent2Agent, between agents.
     A2a,
+    /// HTTP itself, to a web API.
+    Http,
 }
 
 impl Protocol {
@@ -23,13 +25,14 @@ impl Protocol {
         match self {
             Self::Mcp => "mcp",
             Self::A2a => "a2a",
+            Self::Http => "http",
         }
     }
 }
 
 /// The incompatible families of revisions: two of MCP ("legacy" and "modern" are the
-/// specification's own words, MCP 2026-07-28 `basic/versioning`) and two of A2A, which has its
-/// numbers. So an era tells the protocol, too.
+/// specification's own words, MCP 2026-07-28 `basic/versioning`), two of A2A, which has its
+/// numbers, and plain HTTP. So an era tells the protocol, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     /// MCP revisions up to 2025-11-25: `initialize`, sessions, GET streams.
@@ -40,17 +43,20 @@ pub enum Era {
     V03,
     /// A2A 1.0 and later: methods such as `SendMessage`, ProtoJSON.
     V10,
+    /// Plain HTTP, which has but one.
+    Http,
 }
 
 impl Era {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Legacy, Self::Modern, Self::V03, Self::V10];
+    pub const ALL: [Self; 5] = [Self::Legacy, Self::Modern, Self::V03, Self::V10, Self::Http];
 
     /// The protocol that it is an era of.
     pub fn protocol(self) -> Protocol {
         match self {
             Self::Legacy | Self::Modern => Protocol::Mcp,
             Self::V03 | Self::V10 => Protocol::A2a,
+            Self::Http => Protocol::Http,
         }
     }
 
@@ -61,6 +67,7 @@ impl Era {
             Self::Modern => "modern",
             Self::V03 => "0.3",
             Self::V10 => "1.0",
+            Self::Http => "http",
         }
     }
 }
@@ -78,7 +85,7 @@ pub enum Kind {
     Stream,
     /// `DELETE`: the caller ends its session (legacy only).
     End,
-    /// A request of A2A's REST binding; it is answered, but by no id.
+    /// A request of A2A's REST binding or of plain HTTP; it is answered, but by no id.
     Operation,
 }
 
@@ -246,21 +253,24 @@ pub struct Call {
     pub progress_token: Option<ProgressToken>,
     /// The message's bytes; empty for `GET` and `DELETE`.
     pub body: Bytes,
-    /// What else a call of A2A tells; `None` for MCP.
+    /// What else a call of A2A tells; `None` for others.
     pub a2a: Option<Box<a2a::Facts>>,
-    /// Where `params.arguments` starts in `body`.
+    /// What else a call of plain HTTP tells; `None` for others.
+    pub web: Option<Box<web::Facts>>,
+    /// Where `params.arguments` starts in `body`, or a body of plain HTTP that is JSON.
     pub(super) arguments: Option<usize>,
     /// What scanning `body` learned.
     pub(super) index: json::Index,
 }
 
 impl Call {
-    /// The raw JSON of `params.arguments`, where the method has typed arguments and they were sent.
+    /// The raw JSON of `params.arguments`, where the method has typed arguments and they were sent, or the
+    /// whole body of a call of plain HTTP, if it is JSON.
     pub fn arguments(&self) -> Option<&[u8]> {
         self.arguments_value().map(json::Value::raw)
     }
 
-    /// `params.arguments` as a cursor on `body`, to be read without another scan; always an object.
+    /// The same as a cursor on `body`, to be read without another scan; always an object, but for plain HTTP.
     pub fn arguments_value(&self) -> Option<json::Value<'_>> {
         self.arguments.map(|start| self.index.value(&self.body, start))
     }
@@ -272,7 +282,9 @@ impl Call {
 
     /// A text in `params._meta`, where MCP carries what other protocols have headers for.
     pub fn meta(&self, name: &str) -> Option<Cow<'_, str>> {
-        let start = self.body.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        // A body of plain HTTP has no such place, and may be anything.
+        let message = Some(&self.body).filter(|_| self.web.is_none())?;
+        let start = message.iter().position(|byte| !byte.is_ascii_whitespace())?;
         let root = self.index.value(&self.body, start);
         root.member("params")?.member("_meta")?.member(name)?.as_str()
     }
@@ -291,6 +303,12 @@ impl Call {
     pub fn conversations(&self) -> impl Iterator<Item = &str> {
         let session = self.session.as_ref().map(SessionId::expose);
         self.contexts().chain(self.tasks()).chain(session)
+    }
+
+    /// Where it goes below the address of its upstream; `None` for that address itself.
+    pub fn rest(&self) -> Option<&Rest> {
+        let agent = self.a2a.as_ref().and_then(|facts| facts.rest.as_ref());
+        agent.or(self.web.as_ref().map(|facts| &facts.rest))
     }
 
     /// Whether the answer may open a legacy session.

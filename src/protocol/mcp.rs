@@ -116,6 +116,7 @@ fn bodiless(
         progress_token: None,
         body: Bytes::new(),
         a2a: None,
+        web: None,
         arguments: None,
         index: json::Index::default(),
     })
@@ -176,6 +177,7 @@ impl Read {
             progress_token: self.progress_token,
             body,
             a2a: None,
+            web: None,
             arguments: self.arguments,
             index,
         }
@@ -222,7 +224,7 @@ fn method_call(
             head.check_legacy_version()?;
             head.legacy_session()?
         }
-        Era::Modern | Era::V03 | Era::V10 => {
+        Era::Modern | Era::V03 | Era::V10 | Era::Http => {
             check_modern_version(head, params)?;
             None
         }

@@ -1,5 +1,6 @@
-//! The methods of MCP that a client may send, those that a server may send to its client, and those
-//! of A2A that an agent may send to another, each with its class and what it touches.
+//! The methods of MCP that a client may send, those that a server may send to its client, those of
+//! A2A that an agent may send to another, and those of plain HTTP, each with its class and what it
+//! touches.
 //!
 //! One table a side serves the decoder (where is the target?), the policy schema (which actions
 //! exist?) and the ledger (does the call need an intent?). The sides don't share a table: a client
@@ -87,7 +88,8 @@ pub struct Rule {
     /// The method as it stands on the wire, or a name of ours for messages without one.
     pub name: &'static str,
     /// The action that policies know it by: the name, unless the other side has a method of that
-    /// name. Both spellings of an operation of A2A have the later one.
+    /// name. Both spellings of an operation of A2A have the later one. Of plain HTTP it is what is
+    /// no operation that policies have a name for.
     pub action: &'static str,
     /// How far it can reach. For `tools/call` this is the worst case; policy knows the tool's own
     /// class.
@@ -141,11 +143,17 @@ const fn earlier(name: &'static str, later: Rule) -> Rule {
     Rule { action: later.action, ..request(name, later.class, later.governs, V03) }
 }
 
+/// A method of plain HTTP, on what no fragment of the schema declares.
+const fn web(name: &'static str, action: &'static str, class: Class) -> Rule {
+    Rule { action, ..request(name, class, Governs::Server, HTTP) }
+}
+
 const LEGACY: &[Era] = &[Era::Legacy];
 const MODERN: &[Era] = &[Era::Modern];
 const BOTH: &[Era] = &[Era::Legacy, Era::Modern];
 const V03: &[Era] = &[Era::V03];
 const V10: &[Era] = &[Era::V10];
+const HTTP: &[Era] = &[Era::Http];
 
 /// `GET` on the endpoint: the session's stream.
 pub static SESSION_STREAM: Rule =
@@ -269,11 +277,22 @@ pub static AGENT_METHODS: &[Rule] = &[
     earlier("tasks/resubscribe", operation::SUBSCRIBE),
 ];
 
+/// Every method of HTTP that is served on routes of plain HTTP, sorted by name. What is safe (RFC 9110
+/// §9.2.1) reads, everything else writes: what a web API makes of a `POST` is for policies to say.
+pub static WEB_METHODS: &[Rule] = &[
+    web("DELETE", "DELETE.other", Class::Write),
+    web("GET", "GET.other", Class::Read),
+    web("HEAD", "HEAD.other", Class::Read),
+    web("PATCH", "PATCH.other", Class::Write),
+    web("POST", "POST.other", Class::Write),
+    web("PUT", "PUT.other", Class::Write),
+];
+
 /// A method name, resolved against the table of the side that sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// A row of [`METHODS`], [`SERVER_METHODS`] or [`AGENT_METHODS`], or one of the messages without
-    /// a method.
+    /// A row of [`METHODS`], [`SERVER_METHODS`], [`AGENT_METHODS`] or [`WEB_METHODS`], or one of the
+    /// messages without a method.
     Known(&'static Rule),
     /// Anything else; refused unless the policy schema names it.
     Vendor(Box<str>),
@@ -293,6 +312,11 @@ impl Method {
     /// Looks up what an agent sent to another over JSON-RPC, byte for byte.
     pub fn of_agent(name: &str) -> Self {
         Self::look_up(AGENT_METHODS, name)
+    }
+
+    /// Looks up a method of plain HTTP, byte for byte.
+    pub fn of_web(name: &str) -> Self {
+        Self::look_up(WEB_METHODS, name)
     }
 
     fn look_up(table: &'static [Rule], name: &str) -> Self {

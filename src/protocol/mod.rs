@@ -18,8 +18,11 @@ mod media;
 pub mod method;
 pub(crate) mod spelling;
 pub mod sse;
+mod target;
+pub mod web;
 
 pub use call::{Call, Continuation, Era, Kind, ProgressToken, Protocol, SessionId, Target};
 pub use fault::{DecodeError, Fault};
 pub use json_rpc::Id;
 pub use method::{Class, Method};
+pub use target::Rest;

@@ -74,6 +74,9 @@ impl Proxy {
         if served.upstream.settings().identity().is_some() {
             exchange.peer_denied = peer_denied(&head.headers);
         }
+        if served.route.protocol == Protocol::Http {
+            return self.web_answer(session, exchange, read, (head, body)).await;
+        }
         if head.status.is_informational() || head.status.is_redirection() {
             return Err(Denial::UpstreamUnreadable.into());
         }
@@ -94,6 +97,27 @@ impl Proxy {
         if !is_plain(&head.headers) || (desk && shape != Shape::Events) {
             return Err(Denial::UpstreamUnreadable.into());
         }
+        let coming = self.coming(exchange, served, (head, body));
+        match (shape, served.route.protocol) {
+            (Shape::Document, Protocol::Mcp) => {
+                self.document(session, exchange, read, coming).await
+            }
+            (Shape::Document, Protocol::A2a) => {
+                self.agent_document(session, exchange, read, coming).await
+            }
+            (Shape::Document, Protocol::Http) | (Shape::Events | Shape::Flow, _) => {
+                self.pass(session, exchange, read, coming, Passing::Events).await
+            }
+        }
+    }
+
+    /// An answer of which nothing but the head has been read.
+    pub(super) fn coming(
+        &self,
+        exchange: &Exchange,
+        served: &Served,
+        (head, body): (Parts, Body),
+    ) -> Coming {
         let timeouts = served.upstream.settings().timeouts;
         let patience = Patience {
             idle: timeouts.idle,
@@ -103,16 +127,7 @@ impl Proxy {
             stall: self.settings.stall_timeout,
         };
         let reservation = self.shared.budget.reserve();
-        let coming = Coming { head, patience, begun: Bytes::new(), reservation, body };
-        match (shape, served.route.protocol) {
-            (Shape::Document, Protocol::Mcp) => {
-                self.document(session, exchange, read, coming).await
-            }
-            (Shape::Document, Protocol::A2a) => {
-                self.agent_document(session, exchange, read, coming).await
-            }
-            (Shape::Events, _) => self.pass(session, exchange, read, coming, Passing::Events).await,
-        }
+        Coming { head, patience, begun: Bytes::new(), reservation, body }
     }
 
     /// Passes an answer on as it comes: head first, then the body part by part.
@@ -134,6 +149,7 @@ impl Proxy {
         let edited = may_hold_list(call) && !served.route.shadow;
         let sight = match (passing, served.route.protocol) {
             (Passing::Document(look), _) => Sight::Document(look),
+            (Passing::Events, Protocol::Http) => Sight::Flow,
             (Passing::Events, Protocol::A2a) => Sight::Agent(Box::new(self.agent_events(
                 call,
                 principal,
@@ -156,10 +172,14 @@ impl Proxy {
             }
         };
         let mut headers = self.headers_for_caller(session, call, &head, edited);
-        if sight.shape() == Shape::Events {
-            // It can grow on its way: signs of life, an error at its end.
-            headers.remove(header::CONTENT_LENGTH);
-            headers::detach(&mut headers);
+        match sight.shape() {
+            Shape::Document => {}
+            Shape::Events => {
+                // It can grow on its way: signs of life, an error at its end.
+                headers.remove(header::CONTENT_LENGTH);
+                headers::detach(&mut headers);
+            }
+            Shape::Flow => headers::detach(&mut headers),
         }
         frame(session, head.status, &mut headers);
         let left = announced(head.status, &headers);
@@ -176,7 +196,7 @@ impl Proxy {
         let desk = self.desk(read, &owner).filter(|_| head.status.is_success());
         // Its values are slices of the buffer that it was read into.
         drop(head);
-        let streams = sight.shape() == Shape::Events;
+        let streams = sight.shape() != Shape::Document;
         let _open = streams.then(|| self.shared.record.metrics.open_stream());
         let judged_by = exchange.policy_version.clone().unwrap_or_default();
         let behalf = &exchange.behalf;
@@ -329,6 +349,11 @@ impl Proxy {
         if !opens_session(call, answer.status) && !echo {
             headers.remove(SESSION_HEADER);
         }
+        if call.web.is_some() {
+            // It leads through us by now; see `web`.
+            let location = answer.headers.get(header::LOCATION);
+            headers.extend(location.map(|it| (header::LOCATION, it.clone())));
+        }
         if let Some(origin) =
             self.inside.load().doorplate.allowed_origin(&session.req_header().headers)
         {
@@ -384,7 +409,7 @@ pub(super) fn announced(status: StatusCode, headers: &HeaderMap) -> Option<usize
 }
 
 /// What an answer's content type says of its shape.
-fn shape(headers: &HeaderMap) -> Shape {
+pub(super) fn shape(headers: &HeaderMap) -> Shape {
     if essence_is(headers, "text/event-stream") { Shape::Events } else { Shape::Document }
 }
 

@@ -145,7 +145,7 @@ fn may_ask(call: &Call) -> bool {
             )
             | None,
         ) => false,
-        (Era::Legacy | Era::V03 | Era::V10, _) => false,
+        (Era::Legacy | Era::V03 | Era::V10 | Era::Http, _) => false,
     }
 }
 

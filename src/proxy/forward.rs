@@ -8,6 +8,7 @@ use super::{Halt, Proxy, Read, behalf, headers};
 use crate::{
     denial::Denial,
     exchange::Exchange,
+    protocol::Protocol,
     telemetry::Causes,
     upstream::{self, Answer},
 };
@@ -32,16 +33,24 @@ impl Proxy {
         let request = session.req_header();
         let mut parts = http::Request::new(()).into_parts().0;
         parts.method = request.method.clone();
-        parts.headers = headers::for_upstream(&request.headers, call.session.is_some());
+        parts.headers = match served.route.protocol {
+            Protocol::Mcp | Protocol::A2a => {
+                headers::for_upstream(&request.headers, call.session.is_some())
+            }
+            Protocol::Http => headers::for_web(&request.headers, &served.route.headers),
+        };
         if served.terms.delegation.is_some() {
             behalf::send_along(&mut parts.headers, read.live.as_ref(), read.hop.take());
         }
-        let rest = match call.a2a.as_ref().and_then(|facts| facts.rest.as_ref()) {
+        let rest = match call.rest() {
             Some(rest) => Some(served.upstream.beneath(rest).ok_or(Denial::NoRoute)?),
             None => None,
         };
         let at = rest.as_ref().or_else(|| read.leg.endpoint());
-        let head = on_behalf.head(parts);
+        let head = match self.own_credentials(served, &request.headers) {
+            Some(own) => on_behalf.head_with(parts, own),
+            None => on_behalf.head(parts),
+        };
         let opening = pin!(served.upstream.open(ticket, principal, call, at, head, body));
         let mut recall = self.recall((call, principal, &exchange.behalf), served);
         let answer = tokio::select! { biased;

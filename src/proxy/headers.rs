@@ -36,6 +36,34 @@ const FORWARDED: &[&str] = &[
     "x-a2a-extensions",
 ];
 
+/// What a web API gets to see, beside what its route names: what describes the body, what is asked for, and
+/// under which conditions (RFC 9110 §8, §12 to §14).
+const WEB: &[&str] = &[
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "baggage",
+    "cache-control",
+    "content-digest",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "idempotency-key",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "pragma",
+    "prefer",
+    "range",
+    "repr-digest",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+];
+
 const WITHHELD: &[&str] = &[
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -84,6 +112,19 @@ pub(super) fn for_upstream(request: &HeaderMap, in_session: bool) -> HeaderMap {
         let stray = !in_session && matches!(text, "mcp-session-id" | "last-event-id");
         let passes = mirrored || FORWARDED.binary_search(&text).is_ok();
         if passes && !stray && !nominated.contains(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers
+}
+
+/// The headers of a caller's request that a web API gets to see. `named` are those of its route.
+pub(super) fn for_web(request: &HeaderMap, named: &[HeaderName]) -> HeaderMap {
+    let nominated = nominated(request);
+    let mut headers = HeaderMap::with_capacity(12);
+    for (name, value) in request {
+        let passes = WEB.binary_search(&name.as_str()).is_ok() || named.contains(name);
+        if passes && !nominated.contains(name) {
             headers.append(name.clone(), value.clone());
         }
     }
@@ -144,6 +185,7 @@ mod tests {
     #[test]
     fn the_tables_are_sorted() {
         assert!(FORWARDED.is_sorted());
+        assert!(WEB.is_sorted());
         assert!(WITHHELD.is_sorted());
     }
 

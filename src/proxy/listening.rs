@@ -186,7 +186,7 @@ impl<'a> Listening<'a> {
                 r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}}}}}"#,
                 id.as_json()
             ),
-            (Era::Modern | Era::Legacy | Era::V03 | Era::V10, _) => {
+            (Era::Modern | Era::Legacy | Era::V03 | Era::V10 | Era::Http, _) => {
                 format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)
             }
         };

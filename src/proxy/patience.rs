@@ -22,6 +22,8 @@ pub(super) enum Shape {
     Document,
     /// `text/event-stream`.
     Events,
+    /// `text/event-stream` that passes as it is, byte by byte.
+    Flow,
 }
 
 /// Time limits of an answer on its way.
@@ -103,6 +105,11 @@ impl Patience {
                     Some(left) if left <= self.keep_alive => (left, true),
                     Some(_) | None => (self.keep_alive, false),
                 }
+            }
+            Shape::Flow => {
+                let silent = now.saturating_duration_since(heard);
+                let left = self.stream_idle.map(|longest| longest.saturating_sub(silent));
+                (left.unwrap_or(Duration::MAX), true)
             }
         }
     }

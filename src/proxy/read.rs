@@ -18,7 +18,7 @@ use crate::{
     governance::Owned,
     identity::{Peer, PeerError, Principal, Proof, Source},
     listener::{self, Door},
-    protocol::{Call, Protocol, a2a, mcp},
+    protocol::{Call, Protocol, a2a, mcp, web},
 };
 
 impl Proxy {
@@ -40,6 +40,7 @@ impl Proxy {
         exchange.taken = Some(Taken {
             server: Arc::clone(&served.server),
             protocol: served.route.protocol,
+            host: served.host.clone(),
             shadow: served.route.shadow,
             calls: served.calls.clone(),
         });
@@ -139,14 +140,18 @@ impl Proxy {
 
 /// What the bytes say on the way that they came.
 fn decode(request: &RequestHeader, way: &Way, leg: &Leg, bytes: &Bytes) -> Result<Call, Denial> {
-    if request.method != Method::POST && !bytes.is_empty() {
+    let protocol = way.served.route.protocol;
+    if request.method != Method::POST && !bytes.is_empty() && protocol != Protocol::Http {
         return Err(Denial::Framing("only POST has a body here"));
     }
     let (method, headers, bytes) = (&request.method, &request.headers, bytes.clone());
-    let call = match (way.served.route.protocol, leg) {
+    let call = match (protocol, leg) {
         (Protocol::Mcp, Leg::Whole | Leg::Stream) => mcp::decode(method, headers, bytes),
         (Protocol::Mcp, Leg::Message(_)) => mcp::decode_posted(headers, bytes),
         (Protocol::A2a, _) => a2a::decode(method, &way.below, way.query.as_deref(), headers, bytes),
+        (Protocol::Http, _) => {
+            web::decode(method, &way.below, way.query.as_deref(), headers, bytes)
+        }
     };
     call.map_err(Denial::Undecodable)
 }

@@ -23,6 +23,7 @@ use crate::{
 
 mod agent;
 mod limited;
+mod web;
 
 /// Has data of its own by MCP 2026-07-28 `basic/versioning`.
 const UNSUPPORTED_VERSION: i32 = -32022;
@@ -40,6 +41,8 @@ pub(super) enum Binding {
     Agent,
     /// A2A over plain HTTP.
     AgentRest,
+    /// Plain HTTP.
+    Web,
 }
 
 /// A rendered refusal.
@@ -97,10 +100,15 @@ pub(super) fn render(
         (None, Denial::Undecodable(error), _) => error.era,
         (None, _, Binding::Mcp) => Era::Legacy,
         (None, _, Binding::Agent | Binding::AgentRest) => Era::V10,
+        (None, _, Binding::Web) => Era::Http,
     };
     let row = denial.row(era);
     let mut headers = HeaderMap::with_capacity(10);
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let content_type = match binding {
+        Binding::Mcp | Binding::Agent | Binding::AgentRest => "application/json",
+        Binding::Web => web::CONTENT_TYPE,
+    };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(DENIAL, HeaderValue::from_static(row.kind));
     if let Ok(decision) = HeaderValue::try_from(decision_id.to_string()) {
@@ -108,7 +116,7 @@ pub(super) fn render(
     }
     let status = match binding {
         Binding::Mcp | Binding::Agent => status(row, call, refusals),
-        Binding::AgentRest => rest_status(row),
+        Binding::AgentRest | Binding::Web => rest_status(row),
     };
     match status {
         401 => {
@@ -122,6 +130,7 @@ pub(super) fn render(
             let allow = match (binding, era) {
                 (Binding::Mcp, Era::Legacy) => "POST, GET, DELETE",
                 (Binding::AgentRest, _) => "GET, POST, DELETE",
+                (Binding::Web, _) => web::ALLOW,
                 (Binding::Mcp | Binding::Agent, _) => "POST",
             };
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
@@ -138,6 +147,7 @@ pub(super) fn render(
         Binding::Mcp => body(denial, row, answer_id(denial, call), decision_id),
         Binding::Agent => agent::json_rpc(denial, row, answer_id(denial, call), decision_id),
         Binding::AgentRest => agent::rest(denial, row, status, decision_id),
+        Binding::Web => web::body(denial, row, status, decision_id),
     };
     Rendered { row, status, headers, body }
 }
@@ -174,7 +184,7 @@ pub(super) fn event(message: &[u8]) -> Bytes {
 pub(super) fn error_of(denial: &Denial, id: &Id, era: Era, decision_id: Uuid) -> Bytes {
     let (row, id) = (denial.row(era), serde_json::from_str(id.as_json()).ok());
     match era.protocol() {
-        Protocol::Mcp => body(denial, row, id, decision_id),
+        Protocol::Mcp | Protocol::Http => body(denial, row, id, decision_id),
         Protocol::A2a => agent::json_rpc(denial, row, id, decision_id),
     }
 }

@@ -6,7 +6,8 @@
 //! A write that the caller doesn't read is raced as well, so that nobody can hold a call by not reading.
 //!
 //! A stream that breaks ends in band: the caller gets an error event for its own request id, then the end.
-//! A broken document is cut, which its framing shows.
+//! A broken document is cut, which its framing shows, and so is a stream that passes as it is: nothing of ours
+//! is ever in it, since it may stand anywhere within an event.
 
 use std::{
     future::pending,
@@ -58,6 +59,8 @@ pub(super) enum Sight<'a> {
     Events(Box<Events<'a>>),
     /// Events of an agent, each of which is read.
     Agent(Box<AgentEvents<'a>>),
+    /// Events that nobody looks at.
+    Flow,
 }
 
 impl Sight<'_> {
@@ -65,6 +68,7 @@ impl Sight<'_> {
         match self {
             Self::Document(_) => Shape::Document,
             Self::Events(_) | Self::Agent(_) => Shape::Events,
+            Self::Flow => Shape::Flow,
         }
     }
 }
@@ -191,7 +195,7 @@ impl Relay<'_> {
                     self.desk = None;
                     let written = self.write(Bytes::new(), true).await;
                     let end = match &sight {
-                        Sight::Document(_) | Sight::Agent(_) => End::Answered,
+                        Sight::Document(_) | Sight::Agent(_) | Sight::Flow => End::Answered,
                         Sight::Events(events) => events.end(),
                     };
                     return written.err().unwrap_or(end);
@@ -232,6 +236,7 @@ impl Relay<'_> {
             }
             Sight::Events(events) => self.events(events, part).await,
             Sight::Agent(events) => self.agent_events(events, part).await,
+            Sight::Flow => Ok(self.write(part, false).await?),
         }
     }
 
@@ -342,7 +347,7 @@ impl Relay<'_> {
         let broken = End::Broken(denial.row(self.call.era));
         self.desk = None;
         match shape {
-            Shape::Document => broken,
+            Shape::Document | Shape::Flow => broken,
             Shape::Events => {
                 let last = refusal::last_event(denial, self.call, self.decision_id);
                 match self.write(last, true).await {

@@ -189,6 +189,7 @@ fn binding(way: &Way) -> Binding {
         (Protocol::Mcp, _) => Binding::Mcp,
         (Protocol::A2a, true) => Binding::Agent,
         (Protocol::A2a, false) => Binding::AgentRest,
+        (Protocol::Http, _) => Binding::Web,
     }
 }
 

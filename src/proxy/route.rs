@@ -1,8 +1,9 @@
 //! Which route a request takes, and what of its path is the protocol's own.
 //!
 //! An MCP endpoint is one path. An A2A agent is all that lies below one, since its REST binding names operations
-//! and tasks in the path; what lies there is read by [`crate::protocol::a2a`], and the card that callers look for
-//! at the root of a host is read as if it were asked for below the route that answers for it.
+//! and tasks in the path, and so is a web API; what lies there is read by [`crate::protocol::a2a`] and
+//! [`crate::protocol::web`]. The card that callers look for at the root of a host is read as if it were asked for
+//! below the route that answers for it.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -86,11 +87,16 @@ impl Inside {
         self.routes.iter().find(|served| served.route.path == path).map(Arc::clone)
     }
 
+    /// The routes of plain HTTP.
+    pub(super) fn webs(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.routes.iter().filter(|served| served.route.protocol == Protocol::Http)
+    }
+
     /// `/mcp` and `/mcp/` are the same path, so that no redirect is needed. A path that is a route's wins over
     /// one that lies below a route, and of those the longest. Below a route to an upstream with the HTTP+SSE
     /// transport are the places to post to.
     pub(super) fn find(&self, target: &Target) -> Result<Way, Denial> {
-        if let Some((served, below)) = self.agent(&target.path) {
+        if let Some((served, below)) = self.above(&target.path) {
             let (served, below) = (Arc::clone(served), below.into_owned());
             let query = target.query.clone();
             return Ok(Way { served, path: target.path.clone(), below, query });
@@ -108,23 +114,24 @@ impl Inside {
         Ok(Way { served, path, below, query })
     }
 
-    /// The A2A route that a path lies in, unless it is another route's own.
-    fn agent<'a>(&self, path: &'a str) -> Option<(&Arc<Served>, Cow<'a, str>)> {
+    /// The route of plain HTTP or A2A that a path lies in, unless it is another route's own.
+    fn above<'a>(&self, path: &'a str) -> Option<(&Arc<Served>, Cow<'a, str>)> {
         if self.routes.iter().any(|served| {
             served.route.protocol == Protocol::Mcp && bare(&served.route.path) == bare(path)
         }) {
             return None;
         }
-        let agents = || self.routes.iter().filter(|served| served.route.protocol == Protocol::A2a);
-        let within = agents().filter_map(|served| {
+        let wide = self.routes.iter().filter(|served| served.route.protocol != Protocol::Mcp);
+        let within = wide.filter_map(|served| {
             let below = path.strip_prefix(bare(&served.route.path))?;
             (below.is_empty() || below.starts_with('/')).then_some((served, below))
         });
         let within = within.min_by_key(|(_, below)| below.len());
-        let rooted = agents().find(|served| served.route.at_root);
+        let rooted = self.routes.iter().find(|served| served.route.at_root);
         match (within, rooted) {
             (Some((served, below)), _) => {
-                Some((served, if below == "/" { "" } else { below }.into()))
+                let own = below == "/" && served.route.protocol == Protocol::A2a;
+                Some((served, if own { "" } else { below }.into()))
             }
             (None, Some(served)) if CARDS.contains(&path) => Some((served, path.into())),
             (None, _) => None,

@@ -1,5 +1,7 @@
 //! What the exchange loop is configured with.
 
+use http::HeaderName;
+
 use crate::{delegation::Mode, protocol::Protocol};
 
 /// How refusals by policy are shown to callers.
@@ -15,7 +17,7 @@ pub enum Refusals {
 /// One path of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Exact path, or with A2A that of everything below it; a trailing slash more or less is the same path.
+    /// Exact path, or with A2A and plain HTTP that of everything below it; a trailing slash more or less is the same path.
     pub path: String,
     /// What is spoken on it.
     pub protocol: Protocol,
@@ -23,6 +25,8 @@ pub struct Route {
     pub at_root: bool,
     /// Whether messages to this A2A agent that have a form have to be of a known one.
     pub message_forms: bool,
+    /// Further headers of requests that pass on this route of plain HTTP; each was checked by [`may_be_named`].
+    pub headers: Vec<HeaderName>,
     /// How far those may go whom the workload calls on this route, on behalf of whoever called it; as far as it may
     /// itself, if it isn't said. For outbound routes.
     pub delegate: Option<Mode>,
@@ -48,5 +52,94 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { body: 4 << 20, bodies_in_flight: 256 << 20, answer: 16 << 20 }
+    }
+}
+
+/// What no route can let pass, whatever it names: what is between two hops, what credentials stand in that aren't for
+/// the upstream, what says where a request came from or went to, and what makes another request of it.
+const NEVER: &[&str] = &[
+    "agent-delegation",
+    "authorization",
+    "cf-connecting-ip",
+    "connection",
+    "content-length",
+    "cookie",
+    "cookie2",
+    "expect",
+    "forwarded",
+    "front-end-https",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "origin",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "true-client-ip",
+    "upgrade",
+    "via",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-host",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-real-ip",
+    "x-rewrite-url",
+];
+
+/// The same, by how they begin.
+const NEVER_BEGIN: &[&str] = &[
+    "access-control-",
+    "lictor-",
+    "mcp-session",
+    "proxy-",
+    "sec-",
+    "ssl-",
+    "x-envoy-",
+    "x-forwarded-",
+    "x-original-",
+    "x-spiffe",
+    "x-ssl-",
+];
+
+/// Whether a route of plain HTTP may name this header, so that it passes. An underscore is a hyphen to some servers.
+pub fn may_be_named(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    NEVER.binary_search(&name).is_err()
+        && !NEVER_BEGIN.iter().any(|beginning| name.starts_with(beginning))
+        && !name.contains('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides_something_between_two_hops_is_never_named() {
+        assert!(NEVER.is_sorted());
+        for (name, fine) in [
+            ("x-github-api-version", true),
+            ("x-api-key", true),
+            ("anthropic-version", true),
+            ("last-event-id", true),
+            ("Authorization", false),
+            ("cookie", false),
+            ("X-Forwarded-For", false),
+            ("x-forwarded-client-cert", false),
+            ("x_forwarded_for", false),
+            ("x_api_key", false),
+            ("agent-delegation", false),
+            ("lictor-user", false),
+            ("host", false),
+            ("Transfer-Encoding", false),
+            ("te", false),
+            ("proxy-authorization", false),
+            ("x-http-method-override", false),
+            ("x-original-url", false),
+        ] {
+            let name: HeaderName = name.parse().unwrap();
+            assert_eq!(may_be_named(&name), fine, "{name}");
+        }
     }
 }

@@ -127,7 +127,7 @@ impl Proxy {
     ) -> Result<Leg, Denial> {
         let fits = match (served.route.protocol, served.only(path)) {
             // Which operation it is, and by which methods, is for the decoder to say.
-            (Protocol::A2a, _) => true,
+            (Protocol::A2a | Protocol::Http, _) => true,
             (Protocol::Mcp, Some(only)) => *method == only,
             (Protocol::Mcp, None) => matches!(*method, Method::POST | Method::GET | Method::DELETE),
         };

@@ -112,7 +112,7 @@ fn serve(
 ) -> Result<Served, StartError> {
     let upstream = &standing.upstream;
     let card = match route.protocol {
-        Protocol::Mcp => None,
+        Protocol::Mcp | Protocol::Http => None,
         Protocol::A2a => {
             let server = &upstream.settings().server;
             cards::publisher(listener, address, route, server)
@@ -123,10 +123,21 @@ fn serve(
         route: route.clone(),
         server: route.upstream.as_str().into(),
         upstream: Arc::clone(upstream),
+        host: host(route, &upstream.settings().server),
         card,
         calls: metrics.calls(&route.upstream),
         terms: Arc::clone(terms),
     })
+}
+
+/// What a web API is called by whom it is asked for; of several hosts the first.
+fn host(route: &Route, server: &Server) -> Option<Arc<str>> {
+    let Server::Http(http) = server else { return None };
+    match (route.protocol, &http.host) {
+        (Protocol::Mcp | Protocol::A2a, _) => None,
+        (Protocol::Http, Some(host)) => Some(host.as_str().into()),
+        (Protocol::Http, None) => Some(http.url.authority().into()),
+    }
 }
 
 impl Standing {

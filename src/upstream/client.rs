@@ -165,7 +165,8 @@ impl Upstream {
         at.moved_to(&self.uri).map_err(|error| Error::Failed(Box::new(error)))
     }
 
-    /// A place below the base of the HTTP+JSON binding, or with nothing below, the endpoint with another query.
+    /// A place below the base of a web API or the HTTP+JSON binding, or with nothing below, the endpoint with another
+    /// query.
     pub(super) fn beneath(&self, suffix: &str, query: Option<&str>) -> Option<Endpoint> {
         let rest = self.settings.agent.rest.as_ref().filter(|_| !suffix.is_empty());
         let base = rest.unwrap_or(&self.settings.url);
@@ -217,7 +218,7 @@ impl Secured {
     }
 }
 
-/// Says of which length the body is, and that it may not be encoded on its way.
+/// Says of which length the body is, and, unless the caller may say otherwise, that the answer's may not be encoded.
 fn frame(head: &mut Parts, length: usize) {
     // RFC 9110 §8.6: an empty body is announced where the method gives a body a meaning.
     let framed = length > 0 || matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
@@ -227,7 +228,8 @@ fn frame(head: &mut Parts, length: usize) {
     } else {
         head.headers.remove(CONTENT_LENGTH);
     }
-    head.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let identity = HeaderValue::from_static("identity");
+    head.headers.entry(ACCEPT_ENCODING).or_insert(identity);
 }
 
 /// `Host` for plain HTTP: without user and default port (RFC 9110 §7.2).

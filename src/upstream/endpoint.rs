@@ -3,7 +3,7 @@
 //! A server of the HTTP+SSE transport announces on its stream where to post (MCP 2024-11-05 `basic/transports`,
 //! "HTTP with SSE"), as a reference that is resolved against the stream's own URL.
 //!
-//! The HTTP+JSON binding of A2A has places below a base instead, one for each operation.
+//! The HTTP+JSON binding of A2A has places below a base instead, one for each operation, and so has a web API.
 //!
 //! INVARIANT: an [`Endpoint`] is of the origin of the upstream that made it, or of another of that upstream's
 //! own URLs, so that nobody can be sent elsewhere. Refused beside other origins: user information, fragments, and anything but visible ASCII.
@@ -66,6 +66,7 @@ impl Endpoint {
             return None;
         }
         let path = format!("{}{suffix}", base.trim_end_matches('/'));
+        let path = if path.is_empty() { "/".to_owned() } else { path };
         let path = query.map_or(path.clone(), |query| format!("{path}?{query}"));
         let mut parts = target.clone().into_parts();
         parts.path_and_query = Some(path.parse::<PathAndQuery>().ok()?);
@@ -155,6 +156,9 @@ mod tests {
             ("/rest", "/tasks", Some("a=b&c=%20"), "/rest/tasks?a=b&c=%20"),
             ("/rest", "/tasks/a..b/...", None, "/rest/tasks/a..b/..."),
             ("/rest", "", None, "/rest"),
+            ("/", "", Some("a"), "/?a"),
+            ("/", "/", None, "/"),
+            ("/rest/", "/a/", None, "/rest/a/"),
         ] {
             let whole = format!("https://files.example.org{path}");
             assert_eq!(beneath(base, suffix, query), Some(whole), "{suffix}");

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use crate::{
     governance::Permit,
     identity::{Principal, Source},
-    protocol::{Call, a2a::Rest, mcp},
+    protocol::{Call, Rest, mcp},
     telemetry::Metrics,
 };
 use admission::Gate;

@@ -276,6 +276,8 @@ pub enum Asked {
     Discover,
     /// Its agent card (A2A).
     Card,
+    /// Whether it answers at its base (plain HTTP).
+    Base,
 }
 
 /// An A2A agent. The URLs that requests go to are of the origin of the upstream's own.

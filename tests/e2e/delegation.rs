@@ -21,13 +21,13 @@ mod restarted;
 mod revoked;
 
 /// Who may begin a chain, unless a test says otherwise.
-const ORIGINS: &str = "mayOriginate: [{ id: spiffe://one.test/a, mode: full }]";
+pub(crate) const ORIGINS: &str = "mayOriginate: [{ id: spiffe://one.test/a, mode: full }]";
 
 /// Permits everything to everybody.
 const POLICIES: &str = r#"@id("all") permit (principal, action, resource);"#;
 
 /// A proxy beside `/{name}`.
-async fn proxy(name: &str, doors: &str, upstreams: &str, delegation: &str) -> Lictor {
+pub(crate) async fn proxy(name: &str, doors: &str, upstreams: &str, delegation: &str) -> Lictor {
     proxy_with(name, doors, upstreams, delegation, POLICIES).await
 }
 

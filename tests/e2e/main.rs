@@ -26,6 +26,7 @@ mod stub;
 #[path = "../support/lictor.rs"]
 mod subject;
 mod upgrade;
+mod web;
 
 /// A call of a read tool, with id 7.
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"look"}}"#;

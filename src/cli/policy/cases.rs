@@ -96,6 +96,7 @@ const FIELDS: &[&str] = &[
     "server",
     "listener",
     "method",
+    "http",
     "era",
     "tool",
     "prompt",

@@ -11,7 +11,7 @@ use crate::{
     identity::{Principal, Proof, SpiffeId},
     ledger::{self, Row},
     policy::{Delegation, Policies, Question, Recorded},
-    protocol::{Era, Method, Protocol, Target, method::Governs},
+    protocol::{Era, Method, Protocol, Target, method::Governs, web::Traits},
 };
 
 /// Explains the decision of this id. 0: permitted, 1: denied, 2: there is no such decision, or its record
@@ -163,6 +163,7 @@ struct Asked<'a> {
     listener: &'a str,
     method: Method,
     target: Target,
+    web: Option<Traits>,
     era: Era,
 }
 
@@ -193,6 +194,7 @@ impl<'a> Asked<'a> {
             listener: row.listener.as_deref()?,
             method,
             target: target.unwrap_or(Target::Server),
+            web: web(row).filter(|_| era.protocol() == Protocol::Http),
             era,
         })
     }
@@ -211,16 +213,25 @@ impl<'a> Asked<'a> {
             arguments: None,
             asks: None,
             a2a: None,
+            web: self.web.as_ref(),
             era: self.era,
             delegation,
         }
     }
 }
 
+/// What of a request of plain HTTP is on record. A path that had to be escaped or cut isn't what was judged.
+fn web(row: &Row) -> Option<Traits> {
+    let path = row.target.as_deref().filter(|path| !path.contains('\\'))?;
+    let depth = path.split('/').filter(|segment| !segment.is_empty()).count();
+    Some(Traits { path: path.into(), depth, ..Traits::default() })
+}
+
 /// The method of a row, of the protocol and side that sent it.
 fn method(name: &str, protocol: Protocol, asked: bool) -> Method {
     let method = match (protocol, asked) {
         (Protocol::A2a, _) => Method::of_agent(name),
+        (Protocol::Http, _) => Method::of_web(name),
         (Protocol::Mcp, true) => Method::of_server(name),
         (Protocol::Mcp, false) => return Method::named(name),
     };

@@ -24,10 +24,10 @@ fn lictor_policy(arguments: &[&str]) -> (ExitCode, String) {
 fn the_starter_set_is_sound() {
     let (code, out) = lictor_policy(&["check"]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
-    assert!(out.starts_with("26 policies, version ") && !out.contains("warning"), "{out}");
+    assert!(out.starts_with("29 policies, version ") && !out.contains("warning"), "{out}");
     let (code, out) = lictor_policy(&["test"]);
     assert_eq!(code, ExitCode::SUCCESS, "{out}");
-    assert!(out.ends_with("38 cases, 0 failed\n"), "{out}");
+    assert!(out.ends_with("45 cases, 0 failed\n"), "{out}");
 }
 
 #[test]
@@ -188,6 +188,7 @@ fn the_commands_of_the_pages_work() {
     for (page, least) in [
         (include_str!("../../../docs/grants.md"), 4),
         (include_str!("../../../docs/delegation.md"), 5),
+        (include_str!("../../../docs/http-routes.md"), 3),
     ] {
         let shells = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
         let lines = shells.flat_map(str::lines);
@@ -198,14 +199,43 @@ fn the_commands_of_the_pages_work() {
                 Some((command, denied)) => (command, Some(denied)),
                 None => (line, None),
             };
-            let words: Vec<&str> =
-                command.split_whitespace().map(|word| word.trim_matches('\'')).collect();
-            let (code, out) = lictor_policy(&words);
+            // Within quotation marks, white space is part of a word.
+            let words = command.split('\'').enumerate().flat_map(|(at, part)| match at % 2 {
+                0 => part.split_whitespace().collect(),
+                _ => vec![part],
+            });
+            let (code, out) = lictor_policy(&words.collect::<Vec<_>>());
             assert_eq!(code == ExitCode::SUCCESS, denied.is_none(), "{line}: {out}");
             assert!(denied.is_none_or(|denied| out.lines().next() == Some(denied)), "{out}");
             ran += 1;
         }
         assert!(ran >= least, "{ran}");
+    }
+}
+
+#[test]
+fn requests_to_web_apis_are_explained() {
+    let explain = |principal: &str, rest: &[&str]| {
+        let principal = format!("spiffe://demo.lictor.internal/agent/{principal}");
+        let base = ["explain", "--principal", &principal, "--server", "issues"];
+        lictor_policy(&[&base, rest].concat())
+    };
+    let (code, out) = explain("reader", &["--http", "GET /repos/other/site"]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(out.contains("GET.other") && out.contains("context.http.path"), "{out}");
+    let body = r#"{"title":"secret","labels":["a"]}"#;
+    let post = ["--http", "POST /repos/demo/site/issues", "--arguments", body];
+    let (code, out) = explain("writer", &post);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(out.contains("issues-no-labels") && !out.contains("secret"), "{out}");
+    for (request, why) in [
+        ("GET /a/../b", "two ways"),
+        ("PURGE /a", "not served"),
+        ("GET", "GET.other"),
+        ("GET a", "two ways"),
+    ] {
+        let (_, out) = explain("reader", &["--http", request]);
+        assert!(out.contains(why), "{request}: {out}");
     }
 }
 

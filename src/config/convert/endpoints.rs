@@ -97,8 +97,11 @@ impl Reader<'_> {
         if timeout > interval {
             self.faults.push(&at, "has to be at most as long as `interval`");
         }
-        let is_agent = name.is_some_and(|name| self.agents.contains(name));
-        let asked = if is_agent { Asked::Card } else { Asked::Discover };
+        let asked = match name {
+            Some(name) if self.agents.contains(name) => Asked::Card,
+            Some(name) if self.webs.contains(name) => Asked::Base,
+            Some(_) | None => Asked::Discover,
+        };
         Some(enabled.then_some(Health { interval, timeout, asked }))
     }
 }

@@ -175,6 +175,7 @@ impl Reader<'_> {
         let protocol = match protocol? {
             shape::Protocol::Mcp => Protocol::Mcp,
             shape::Protocol::A2a => Protocol::A2a,
+            shape::Protocol::Http => Protocol::Http,
         };
         if it.delegate.is_some() && direction == Direction::Inbound {
             let problem = "is for outbound listeners; inbound, chains say how far they reach";
@@ -185,17 +186,22 @@ impl Reader<'_> {
             shape::DelegationMode::ReadWrite => delegation::Mode::ReadWrite,
             shape::DelegationMode::ReadOnly => delegation::Mode::ReadOnly,
         });
-        if it.message_forms && protocol == Protocol::Mcp {
-            let problem = "is for routes with `protocol: a2a`; MCP has no such messages";
+        if it.message_forms && protocol != Protocol::A2a {
+            let problem = "is for routes with `protocol: a2a`; nobody else has such messages";
             self.faults.push(&place.key("messageForms"), problem);
         }
         let message_forms = it.message_forms;
+        let headers = self.web_headers(&it.headers, protocol, place);
+        if let Some(name) = upstream.as_deref().filter(|_| protocol == Protocol::Http) {
+            self.only_web(name, &place.key("upstream"));
+        }
         let (path, upstream) = (path?, upstream?);
         Some(Route {
             path,
             protocol,
             at_root: false,
             message_forms,
+            headers,
             delegate,
             upstream,
             shadow,
@@ -210,15 +216,15 @@ impl Reader<'_> {
         for (route, (asked, place)) in routes.iter_mut().zip(asked) {
             let at = place.key("cardAtRoot");
             match (route.protocol, asked) {
-                (Protocol::Mcp, Some(_)) => {
+                (Protocol::Mcp | Protocol::Http, Some(_)) => {
                     self.faults
-                        .push(&at, "is for routes with `protocol: a2a`; an MCP server has no card");
+                        .push(&at, "is for routes with `protocol: a2a`; only an agent has a card");
                 }
                 (Protocol::A2a, Some(true)) if rooted => {
                     self.faults.push(&at, "another route has its card at the root already");
                 }
                 (Protocol::A2a, asked) => route.at_root = asked.unwrap_or(agents == 1),
-                (Protocol::Mcp, None) => {}
+                (Protocol::Mcp | Protocol::Http, None) => {}
             }
             rooted |= route.at_root;
         }

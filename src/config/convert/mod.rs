@@ -11,6 +11,7 @@ mod rate_limits;
 mod spiffe;
 mod token_exchange;
 mod upstreams;
+mod web;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,7 +51,9 @@ pub(super) fn config(
         has_identity: written.get("identity").is_some(),
         has_delegation: written.get("delegation").is_some(),
         upstreams: names_in(written, "upstreams"),
-        agents: agents_in(written),
+        agents: spoken_with(written, &["a2a"]),
+        webs: spoken_with(written, &["http"]),
+        others: spoken_with(written, &["mcp", "a2a"]),
         bound: Vec::new(),
     };
     let root = Place::default();
@@ -118,12 +121,17 @@ fn names_in(written: &Value, list: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-fn agents_in(written: &Value) -> BTreeSet<String> {
+/// The upstreams that some route speaks one of these protocols with.
+fn spoken_with(written: &Value, protocols: &[&str]) -> BTreeSet<String> {
     let lists = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned();
     let listeners = lists(written, "listeners").unwrap_or_default();
     let routes = listeners.iter().filter_map(|listener| lists(listener, "routes")).flatten();
-    let agents = routes.filter(|route| route.get("protocol").is_some_and(|name| name == "a2a"));
-    let names = agents.filter_map(|route| Some(route.get("upstream")?.as_str()?.to_owned()));
+    let spoken = |route: &Value| {
+        let name = route.get("protocol").and_then(Value::as_str);
+        name.is_some_and(|name| protocols.contains(&name))
+    };
+    let names =
+        routes.filter(spoken).filter_map(|route| Some(route.get("upstream")?.as_str()?.to_owned()));
     names.collect()
 }
 
@@ -150,6 +158,10 @@ struct Reader<'a> {
     upstreams: BTreeSet<String>,
     /// The upstreams that A2A is spoken with.
     agents: BTreeSet<String>,
+    /// Those that plain HTTP is spoken with.
+    webs: BTreeSet<String>,
+    /// Those that another protocol is spoken with.
+    others: BTreeSet<String>,
     /// Addresses that are taken, each with the place that took it.
     bound: Vec<(SocketAddr, Place)>,
 }

@@ -24,6 +24,9 @@ impl Reader<'_> {
         for (index, mut it) in all.into_iter().enumerate() {
             let place = place.index(index);
             self.unique(it.name.as_ref().map(|name| &name.0), &mut names, &place);
+            if it.name.as_ref().is_some_and(|name| self.webs.contains(&name.0)) {
+                self.web_api(&it, &place);
+            }
             let mut server = server(std::mem::take(&mut it.tags), std::mem::take(&mut it.tools));
             server.agent = it.spiffe_id.clone();
             if let Some(upstream) = self.upstream(it, &place) {

@@ -119,7 +119,7 @@ pub(in crate::config) struct ListenerTimeouts {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::config) struct Route {
-    /// Exact path, or with A2A that of everything below it; no trailing slash, no percent-encoding.
+    /// Exact path, or with A2A and plain HTTP that of everything below it; no trailing slash, no percent-encoding.
     #[schemars(required, example = "/mcp")]
     pub path: Option<String>,
     /// What is spoken on it.
@@ -140,6 +140,11 @@ pub(in crate::config) struct Route {
     #[schemars(extend("default" = false))]
     #[serde(default)]
     pub message_forms: bool,
+    /// Further headers of requests that pass to a web API. What is between two hops, cookies, and what says where a
+    /// request came from can't be named.
+    #[schemars(example = ["x-github-api-version"])]
+    #[serde(default)]
+    pub headers: Vec<String>,
     /// How far those may go whom the workload calls here, on behalf of whoever called it; as far as it may go
     /// itself, without it. For outbound listeners.
     pub delegate: Option<DelegationMode>,
@@ -156,6 +161,8 @@ pub(in crate::config) struct Route {
 pub(in crate::config) enum Protocol {
     Mcp,
     A2a,
+    /// HTTP itself, to a web API.
+    Http,
 }
 
 /// Whether denials are enforced.

@@ -10,6 +10,7 @@ mod laws;
 mod rate_limits;
 mod state;
 mod token_exchange;
+mod web;
 
 use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf};
 
@@ -104,6 +105,7 @@ fn the_documented_page_works_as_it_stands() {
         keep_alive: Duration::from_secs(15),
     };
     let route = proxy_settings::Route {
+        headers: vec![],
         protocol: Protocol::Mcp,
         at_root: false,
         message_forms: false,

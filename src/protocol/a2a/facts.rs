@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::protocol::Rest;
+
 /// What a call of A2A tells beside what every [`Call`](crate::protocol::Call) tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -40,17 +42,4 @@ pub struct Traits {
     pub spawned: bool,
     /// Whether the answer is a stream of events.
     pub streaming: bool,
-}
-
-/// The target of a request, below the address of the agent.
-///
-/// INVARIANT: both are made from what was judged, never copied from the request line; to send
-/// anything else would be to run another call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rest {
-    /// The path, which starts with a slash or is empty. Within a segment everything that RFC 3986
-    /// §2.3 doesn't call unreserved is percent-encoded, but the colon before a verb.
-    pub path: Box<str>,
-    /// The query without its question mark, encoded in the same way; `None` where there is none.
-    pub query: Option<Box<str>>,
 }

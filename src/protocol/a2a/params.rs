@@ -332,7 +332,7 @@ fn id_is_task(rule: &Rule, era: Era) -> bool {
     match era {
         Era::V03 => rule.action != operation::PUSH_CREATE.action,
         Era::V10 => !of_configs.contains(&rule.action),
-        Era::Legacy | Era::Modern => false,
+        Era::Legacy | Era::Modern | Era::Http => false,
     }
 }
 

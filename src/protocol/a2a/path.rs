@@ -9,6 +9,7 @@ use super::Refusal;
 use crate::protocol::{
     Era, Fault,
     method::{Rule, operation},
+    target::{decoded, encode},
 };
 
 /// A path that is known.
@@ -235,42 +236,7 @@ impl Path {
     }
 }
 
-/// Undoes percent-encoding once; `None` for what isn't encoded as it has to be, or isn't UTF-8 then.
-pub(super) fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, tail @ ..] = rest {
-        rest = tail;
-        if *byte == b'%' {
-            let [high, low, tail @ ..] = tail else { return None };
-            let digit = |digit: &u8| char::from(*digit).to_digit(16);
-            bytes.push(u8::try_from(digit(high)? << 4 | digit(low)?).ok()?);
-            rest = tail;
-        } else {
-            bytes.push(*byte);
-        }
-    }
-    let text = String::from_utf8(bytes).ok()?;
-    (!text.chars().any(char::is_control)).then_some(text)
-}
-
 /// Whether a decoded segment is one to every server, however often it decodes.
 fn is_plain(segment: &str) -> bool {
     !matches!(segment, "" | "." | "..") && !segment.contains(['/', '\\', '%', ';', '?', '#'])
-}
-
-/// Percent-encodes everything that RFC 3986 §2.3 doesn't call unreserved.
-pub(super) fn encode(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'-' | b'.' | b'_' | b'~' => into.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => into.push(char::from(byte)),
-            byte => {
-                let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
-                into.push('%');
-                into.push(digit(byte >> 4).to_ascii_uppercase());
-                into.push(digit(byte & 15).to_ascii_uppercase());
-            }
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! The query of a request, taken apart once and put together anew.
 
-use super::{
-    Refusal,
-    path::{decoded, encode},
+use super::Refusal;
+use crate::protocol::{
+    Fault,
+    target::{decoded, encode},
 };
-use crate::protocol::Fault;
 
 const VERSION: &str = "A2A-Version";
 

@@ -181,7 +181,7 @@ pub fn decode(data: &[u8], era: Era) -> Result<ServerMessage, Undecodable> {
 /// A request on a stream, which only legacy revisions have.
 fn request(name: &str, params: Option<Value<'_>>, era: Era) -> Result<Asked, Detail> {
     match era {
-        Era::Modern | Era::V03 | Era::V10 => {
+        Era::Modern | Era::V03 | Era::V10 | Era::Http => {
             Err("servers send no requests in this protocol revision")
         }
         Era::Legacy => {
@@ -222,7 +222,7 @@ fn outcome(result: Value<'_>, era: Era) -> Result<Outcome, Detail> {
     let task = match (read.kind.as_deref(), era) {
         (Some("task"), _) => Some(read.task_id.ok_or("`taskId` is not a string")?),
         (Some("complete" | "input_required") | None, Era::Modern) => None,
-        (Some(_), Era::Modern) | (_, Era::V03 | Era::V10) => {
+        (Some(_), Era::Modern) | (_, Era::V03 | Era::V10 | Era::Http) => {
             return Err("an unknown `resultType`");
         }
         (_, Era::Legacy) => read.legacy_task,

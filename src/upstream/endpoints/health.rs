@@ -3,7 +3,8 @@
 //! It asks as clients do: a `GET` on an MCP endpoint is something that servers need not have, and says nothing of
 //! them. The question is `server/discover`, which changes nothing. Servers of older revisions don't know it, and
 //! some open a session for whatever comes without one; the session that the probe names is nobody's, so that
-//! they answer that there is no such session, and open none. An A2A agent is asked for its card.
+//! they answer that there is no such session, and open none. An A2A agent is asked for its card, and a web API for
+//! the head of whatever is at its base.
 //!
 //! Any answer will do, except the three statuses by which a gateway says that nobody is there: whoever refuses
 //! is alive.
@@ -99,6 +100,10 @@ impl Probe {
             }
             Asked::Card => {
                 head.method = Method::GET;
+                (head, Bytes::new())
+            }
+            Asked::Base => {
+                head.method = Method::HEAD;
                 (head, Bytes::new())
             }
         }

@@ -106,7 +106,7 @@ pub(super) fn fault(status: StatusCode, id: Option<&Id>, error: &str) -> Answer 
 /// The status that belongs to an answer whose error has this code.
 pub(super) fn status(call: &Call, error: Option<i64>) -> StatusCode {
     match (call.era, error) {
-        (Era::Legacy | Era::V03 | Era::V10, _) | (Era::Modern, None) => StatusCode::OK,
+        (Era::Legacy | Era::V03 | Era::V10 | Era::Http, _) | (Era::Modern, None) => StatusCode::OK,
         // Callers that ask which revisions a server knows take a 400 that names none for a server of
         // sessions.
         (Era::Modern, Some(_)) if call.method.name() == "server/discover" => {

@@ -103,7 +103,7 @@ impl Bridge {
                 }
             },
             // Processes speak MCP.
-            (Era::V03 | Era::V10, _) => {
+            (Era::V03 | Era::V10 | Era::Http, _) => {
                 Ok(answer::fault(StatusCode::METHOD_NOT_ALLOWED, call.id(), NO_METHOD))
             }
         }

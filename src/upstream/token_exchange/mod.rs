@@ -110,6 +110,16 @@ impl OnBehalf {
         }
         Head(parts)
     }
+
+    /// The same for a workload that proves itself to a web API by `own` credentials. A user's token takes their
+    /// place.
+    pub fn head_with(&self, parts: Parts, own: HeaderValue) -> Head {
+        let Head(mut parts) = self.head(parts);
+        let mut own = own;
+        own.set_sensitive(true);
+        parts.headers.entry(AUTHORIZATION).or_insert(own);
+        Head(parts)
+    }
 }
 
 impl fmt::Debug for OnBehalf {

@@ -414,6 +414,7 @@ fn supposed_chains_are_judged_as_proven_ones() {
                     server: "s".to_owned(),
                     listener: inbound(),
                     method: tools_call(),
+                    http: None,
                     era: EraName::Modern,
                     delegation: None,
                 };

@@ -132,7 +132,7 @@ proptest! {
             prop_assert_eq!(&again.targets, &call.targets);
             prop_assert_eq!(&again.a2a, &call.a2a);
             // A server that decodes the whole path before it splits it finds the same task.
-            let decoded = super::super::path::decoded(&rest.path).expect("decoded");
+            let decoded = crate::protocol::target::decoded(&rest.path).expect("decoded");
             let named = call.targets.iter().all(|target| {
                 target.name().is_none_or(|name| decoded.contains(&format!("/tasks/{name}")))
             });
