@@ -11,6 +11,10 @@ use crate::{denial::Denial, listener};
 const ALLOWED_HEADERS: &str = "Accept, Authorization, Content-Type, Last-Event-ID, \
     MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, traceparent, tracestate";
 const ALLOWED_METHODS: &str = "POST, GET, DELETE";
+/// The same where there are web APIs.
+const ALLOWED_METHODS_OF_WEBS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
+/// What pages need on requests to those, beside the others.
+const ALLOWED_HEADERS_OF_WEBS: &str = "Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, If-Unmodified-Since, Prefer, Range";
 const EXPOSED_HEADERS: &str = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, \
                                RateLimit, RateLimit-Policy";
 
@@ -77,11 +81,16 @@ pub(super) fn expose(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-/// The answer to a preflight from an allowed origin.
-pub(super) fn preflight(headers: &mut HeaderMap, origin: &HeaderValue) {
+/// The answer to a preflight from an allowed origin; `webs` says whether there are web APIs on the listener.
+pub(super) fn preflight(headers: &mut HeaderMap, origin: &HeaderValue, webs: bool) {
     expose(headers, origin);
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED_METHODS));
+    let methods = if webs { ALLOWED_METHODS_OF_WEBS } else { ALLOWED_METHODS };
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
+    if webs {
+        let more = HeaderValue::from_static(ALLOWED_HEADERS_OF_WEBS);
+        headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, more);
+    }
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
 }
 

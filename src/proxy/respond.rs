@@ -122,13 +122,14 @@ impl Proxy {
         self.check_names(session)?;
         let bodiless = session.is_body_empty();
         let request = &session.req_header().headers;
-        let origin =
-            self.inside.load().doorplate.allowed_origin(request).ok_or(Denial::HttpMethod)?;
+        let inside = self.inside.load();
+        let origin = inside.doorplate.allowed_origin(request).ok_or(Denial::HttpMethod)?;
         if !bodiless {
             return Err(Denial::Framing("a preflight has no body").into());
         }
         let mut headers = HeaderMap::new();
-        origin::preflight(&mut headers, origin);
+        origin::preflight(&mut headers, origin, inside.webs().next().is_some());
+        drop(inside);
         self.send(session, exchange, StatusCode::NO_CONTENT, headers, Bytes::new()).await?;
         exchange.end = Some(End::Answered);
         Ok(())
