@@ -54,13 +54,16 @@ pub(crate) fn a2a(data: &[u8]) {
 
 /// A request as for [`a2a`]. What is to be sent in its place is the same call, and stays below where it was sent.
 pub(crate) fn web(data: &[u8]) {
+    let many = |name: &str| name == "many";
     let (method, below, query, headers, body) = targeted(data);
-    let Ok(call) = web::decode(&method, below, query, &headers, body.clone()) else { return };
+    let Ok(call) = web::decode(&method, below, query, &headers, body.clone(), many) else {
+        return;
+    };
     assert_eq!(call.body, body);
     assert_eq!((call.era.protocol(), call.id()), (Protocol::Http, None));
     let facts = call.web.as_deref().expect("facts");
     let (path, query) = (&*facts.rest.path, facts.rest.query.as_deref());
-    let again = web::decode(&method, path, query, &headers, body).expect("the same call");
+    let again = web::decode(&method, path, query, &headers, body, many).expect("the same call");
     assert_eq!((&again.method, &again.web), (&call.method, &call.web));
     let mut place: url::Url = "https://api.example/base".parse().expect("a URL");
     place.set_path(&format!("/base{path}"));

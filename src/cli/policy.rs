@@ -420,7 +420,8 @@ impl Given<'_> {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let body = self.arguments.unwrap_or_default().to_owned().into();
-        let call = web::decode(&method, below, query, &headers, body);
+        // Which parameters are lists is a route's to say, and no policy's.
+        let call = web::decode(&method, below, query, &headers, body, |_| true);
         call.map_err(|error| format!("http: {error}"))
     }
 

@@ -39,7 +39,8 @@ const LONGEST: usize = 8 << 10;
 /// Decodes a request on a route of plain HTTP.
 ///
 /// `below` is what follows the path of the route, as it was sent; it is empty or starts with a slash.
-/// `query` comes without its question mark, `body` without any transfer coding.
+/// `query` comes without its question mark, `body` without any transfer coding. `may_repeat` tells which
+/// parameters are lists to the API, so that their names may be there again.
 ///
 /// # Errors
 /// Everything that could be more than one call to different readers; see the module and [`Fault`].
@@ -49,10 +50,11 @@ pub fn decode(
     query: Option<&str>,
     headers: &HeaderMap,
     body: Bytes,
+    may_repeat: impl Fn(&str) -> bool,
 ) -> Result<Call, DecodeError> {
     let unknown = (Fault::HttpMethod, "this HTTP method is not served here");
     let rule = Method::of_web(method.as_str()).rule().ok_or(unknown).map_err(fault)?;
-    let (path, query) = read(below, query).map_err(fault)?;
+    let (path, query) = read(below, query, may_repeat).map_err(fault)?;
     for name in [AUTHORIZATION, CONTENT_TYPE, CONTENT_ENCODING] {
         if headers.get_all(&name).iter().nth(1).is_some() {
             let detail = format!("repeated header `{name}`").into();
@@ -107,16 +109,24 @@ pub fn decode(
 ///
 /// # Errors
 /// If they could be read in two ways.
-pub fn target(below: &str, query: Option<&str>) -> Result<Rest, DecodeError> {
-    let (path, query) = read(below, query).map_err(fault)?;
+pub fn target(
+    below: &str,
+    query: Option<&str>,
+    may_repeat: impl Fn(&str) -> bool,
+) -> Result<Rest, DecodeError> {
+    let (path, query) = read(below, query, may_repeat).map_err(fault)?;
     Ok(Rest { path: path.encoded(), query: query.encoded() })
 }
 
-fn read(below: &str, query: Option<&str>) -> Result<(Path, Query), Refusal> {
+fn read(
+    below: &str,
+    query: Option<&str>,
+    may_repeat: impl Fn(&str) -> bool,
+) -> Result<(Path, Query), Refusal> {
     if below.len() + query.map_or(0, str::len) > LONGEST {
         return Err((Fault::Invalid, "path and query are longer than 8 KiB"));
     }
-    Ok((Path::read(below)?, Query::read(query)?))
+    Ok((Path::read(below)?, Query::read(query, may_repeat)?))
 }
 
 /// What a refusal consists of.

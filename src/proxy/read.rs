@@ -150,7 +150,8 @@ fn decode(request: &RequestHeader, way: &Way, leg: &Leg, bytes: &Bytes) -> Resul
         (Protocol::Mcp, Leg::Message(_)) => mcp::decode_posted(headers, bytes),
         (Protocol::A2a, _) => a2a::decode(method, &way.below, way.query.as_deref(), headers, bytes),
         (Protocol::Http, _) => {
-            web::decode(method, &way.below, way.query.as_deref(), headers, bytes)
+            let repeats = |name: &str| way.served.route.repeats(name);
+            web::decode(method, &way.below, way.query.as_deref(), headers, bytes, repeats)
         }
     };
     call.map_err(Denial::Undecodable)

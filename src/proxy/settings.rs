@@ -27,6 +27,8 @@ pub struct Route {
     pub message_forms: bool,
     /// Further headers of requests that pass on this route of plain HTTP; each was checked by [`may_be_named`].
     pub headers: Vec<HeaderName>,
+    /// Query parameters that may be there again on this route of plain HTTP.
+    pub repeatable: Vec<String>,
     /// How far those may go whom the workload calls on this route, on behalf of whoever called it; as far as it may
     /// itself, if it isn't said. For outbound routes.
     pub delegate: Option<Mode>,
@@ -36,6 +38,13 @@ pub struct Route {
     pub shadow: bool,
     /// How refusals by policy look.
     pub refusals: Refusals,
+}
+
+impl Route {
+    /// Whether a query parameter of this name may be there again.
+    pub(super) fn repeats(&self, name: &str) -> bool {
+        self.repeatable.iter().any(|known| known == name)
+    }
 }
 
 /// Bounds on what is held in memory.

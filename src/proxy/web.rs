@@ -122,7 +122,7 @@ impl Proxy {
                 (&other.route, below)
             }
         };
-        let rest = web::target(below, place.query()).ok()?;
+        let rest = web::target(below, place.query(), |name| route.repeats(name)).ok()?;
         let public = self.settings.url_of(&route.path);
         let base = public.as_ref().map_or(route.path.as_str(), Url::path).trim_end_matches('/');
         let mut ours = format!("{base}{}", rest.path);

@@ -192,6 +192,7 @@ impl Reader<'_> {
         }
         let message_forms = it.message_forms;
         let headers = self.web_headers(&it.headers, protocol, place);
+        let repeatable = self.repeatable(it.repeatable, protocol, place);
         if let Some(name) = upstream.as_deref().filter(|_| protocol == Protocol::Http) {
             self.only_web(name, &place.key("upstream"));
         }
@@ -202,6 +203,7 @@ impl Reader<'_> {
             at_root: false,
             message_forms,
             headers,
+            repeatable,
             delegate,
             upstream,
             shadow,

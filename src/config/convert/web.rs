@@ -14,10 +14,7 @@ impl Reader<'_> {
         place: &Place,
     ) -> Vec<HeaderName> {
         let at = place.key("headers");
-        if !given.is_empty() && protocol != Protocol::Http {
-            let problem = "is for routes with `protocol: http`; other protocols have their own";
-            self.faults.push(&at, problem);
-        }
+        self.for_webs(given, protocol, &at);
         let mut headers = Vec::new();
         for (index, text) in given.iter().enumerate() {
             match text.parse::<HeaderName>().ok().filter(may_be_named) {
@@ -30,6 +27,28 @@ impl Reader<'_> {
             }
         }
         headers
+    }
+
+    /// The parameters that are lists on a route of plain HTTP.
+    pub(super) fn repeatable(
+        &mut self,
+        given: Vec<String>,
+        protocol: Protocol,
+        place: &Place,
+    ) -> Vec<String> {
+        let at = place.key("repeatable");
+        self.for_webs(&given, protocol, &at);
+        if given.iter().any(String::is_empty) {
+            self.faults.push(&at, "has a name that is empty");
+        }
+        given
+    }
+
+    fn for_webs(&mut self, given: &[String], protocol: Protocol, place: &Place) {
+        if !given.is_empty() && protocol != Protocol::Http {
+            let problem = "is for routes with `protocol: http`; other protocols have their own";
+            self.faults.push(place, problem);
+        }
     }
 
     /// An upstream that speaks another protocol, too, could be told anything on a route that takes its messages for

@@ -145,6 +145,10 @@ pub(in crate::config) struct Route {
     #[schemars(example = ["x-github-api-version"])]
     #[serde(default)]
     pub headers: Vec<String>,
+    /// Names of query parameters that are lists to a web API, and so may be there more than once.
+    #[schemars(example = ["labels"])]
+    #[serde(default)]
+    pub repeatable: Vec<String>,
     /// How far those may go whom the workload calls here, on behalf of whoever called it; as far as it may go
     /// itself, without it. For outbound listeners.
     pub delegate: Option<DelegationMode>,

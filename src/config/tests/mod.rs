@@ -106,6 +106,7 @@ fn the_documented_page_works_as_it_stands() {
     };
     let route = proxy_settings::Route {
         headers: vec![],
+        repeatable: vec![],
         protocol: Protocol::Mcp,
         at_root: false,
         message_forms: false,

@@ -27,12 +27,15 @@ fn merge(into: &mut Value, more: Value) {
 fn a_route_leads_to_a_web_api() {
     let folder = folder();
     let urls = json!(["https://one.example.org/v3", "https://two.example.org/v3"]);
-    let page =
-        page_with(json!({ "headers": ["X-Api-Version"] }), json!({ "url": null, "urls": urls }));
+    let page = page_with(
+        json!({ "headers": ["X-Api-Version"], "repeatable": ["labels"] }),
+        json!({ "url": null, "urls": urls }),
+    );
     let config = parse(&page.to_string(), folder.path()).expect("no faults");
     let route = &config.listeners[0].routes[1];
     assert_eq!((route.protocol, route.at_root), (Protocol::Http, false));
     assert_eq!(route.headers, ["x-api-version"]);
+    assert_eq!(route.repeatable, ["labels"]);
     let health = http(&config.upstreams[1]).health.as_ref().expect("several endpoints");
     assert_eq!(health.asked, Asked::Base);
 }
@@ -57,13 +60,16 @@ fn each_fault_of_such_a_route_is_told() {
                 .to_vec(),
         ),
         (
-            json!({ "protocol": "mcp", "headers": ["x-a"] }),
+            json!({ "protocol": "mcp", "headers": ["x-a"], "repeatable": ["a"] }),
             nothing(),
-            vec![
-                "listeners[0].routes[1].headers: is for routes with `protocol: http`; other \
-                 protocols have their own"
-                    .to_owned(),
-            ],
+            ["headers", "repeatable"]
+                .map(|key| {
+                    format!(
+                        "listeners[0].routes[1].{key}: is for routes with `protocol: http`; other \
+                         protocols have their own"
+                    )
+                })
+                .to_vec(),
         ),
         (
             json!({ "upstream": "files" }),
@@ -96,6 +102,11 @@ fn each_fault_of_such_a_route_is_told() {
             nothing(),
             json!({ "url": "https://api.example.org/v3?key=1" }),
             vec!["upstreams[1].url: is a base that paths are added to, and has a query".to_owned()],
+        ),
+        (
+            json!({ "repeatable": [""] }),
+            nothing(),
+            vec!["listeners[0].routes[1].repeatable: has a name that is empty".to_owned()],
         ),
         (nothing(), json!({ "transport": "sse" }), vec![place("transport")]),
         (nothing(), json!({ "tools": { "a": {} } }), vec![place("tools")]),

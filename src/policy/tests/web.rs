@@ -19,7 +19,7 @@ fn request(request: &str, body: Option<&str>) -> Call {
     }
     let body = Bytes::from(body.unwrap_or_default().to_owned());
     let method = method.parse().expect("a method");
-    web::decode(&method, below, query, &headers, body).expect("decoded")
+    web::decode(&method, below, query, &headers, body, |_| false).expect("decoded")
 }
 
 fn judge<T>(call: &Call, judge: impl Fn(&Question<'_>) -> T) -> T {

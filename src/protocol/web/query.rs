@@ -22,9 +22,12 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads a query as forms write it. A name may be there again only where it says itself that it is a
-    /// list: `ids[]`.
-    pub(super) fn read(query: Option<&str>) -> Result<Self, Refusal> {
+    /// Reads a query as forms write it. A name may be there again only if it says itself that it is a list
+    /// (`ids[]`), or `may_repeat` does.
+    pub(super) fn read(
+        query: Option<&str>,
+        may_repeat: impl Fn(&str) -> bool,
+    ) -> Result<Self, Refusal> {
         let mut pairs: Vec<(String, Option<String>)> = Vec::new();
         let written = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         for pair in written {
@@ -40,7 +43,8 @@ impl Query {
             if name.eq_ignore_ascii_case(METHOD) {
                 return Err((Fault::Invalid, "the query names another method"));
             }
-            if !name.ends_with("[]") && pairs.iter().any(|(other, _)| *other == name) {
+            let is_list = name.ends_with("[]") || may_repeat(&name);
+            if !is_list && pairs.iter().any(|(other, _)| *other == name) {
                 return Err((Fault::Invalid, "a query parameter is repeated"));
             }
             pairs.push((name, value));

@@ -17,11 +17,12 @@ fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
 }
 
 fn get(below: &str, query: Option<&str>) -> Result<Call, DecodeError> {
-    decode(&HttpMethod::GET, below, query, &HeaderMap::new(), Bytes::new())
+    decode(&HttpMethod::GET, below, query, &HeaderMap::new(), Bytes::new(), |name| name == "many")
 }
 
 fn post(pairs: &[(&str, &str)], body: &str) -> Result<Call, DecodeError> {
-    decode(&HttpMethod::POST, "/a", None, &headers(pairs), Bytes::copy_from_slice(body.as_bytes()))
+    let body = Bytes::copy_from_slice(body.as_bytes());
+    decode(&HttpMethod::POST, "/a", None, &headers(pairs), body, |_| false)
 }
 
 fn facts(call: &Call) -> &Facts {
@@ -37,7 +38,7 @@ fn every_method_is_a_call_of_the_server() {
     assert!(WEB_METHODS.is_sorted_by_key(|rule| rule.name));
     for rule in WEB_METHODS {
         let method = rule.name.parse().unwrap();
-        let call = decode(&method, "/a", None, &HeaderMap::new(), Bytes::new()).unwrap();
+        let call = decode(&method, "/a", None, &HeaderMap::new(), Bytes::new(), |_| false).unwrap();
         assert_eq!((call.method.name(), call.kind.clone()), (rule.name, Kind::Operation));
         assert_eq!(call.targets, [Target::Server]);
         assert_eq!((call.era.protocol(), call.id()), (Protocol::Http, None));
@@ -46,7 +47,8 @@ fn every_method_is_a_call_of_the_server() {
     }
     for name in ["get", "OPTIONS", "TRACE", "CONNECT", "PURGE", "LINK", "MKCOL", "QUERY", "PRI"] {
         let method = HttpMethod::from_bytes(name.as_bytes()).unwrap();
-        let refused = decode(&method, "/a", None, &HeaderMap::new(), Bytes::new()).unwrap_err();
+        let refused =
+            decode(&method, "/a", None, &HeaderMap::new(), Bytes::new(), |_| false).unwrap_err();
         assert_eq!(refused.fault, Fault::HttpMethod, "{name}");
     }
 }
@@ -149,6 +151,7 @@ fn a_query_is_decoded_once_and_written_anew() {
         ("%61=%C3%A9", &["a"], &["a=é"], Some("a=%C3%A9")),
         ("u=http://x/?y#z", &["u"], &["u=http://x/?y#z"], Some("u=http%3A%2F%2Fx%2F%3Fy%23z")),
         ("i[]=1&i[]=2", &["i[]"], &["i[]=1", "i[]=2"], Some("i%5B%5D=1&i%5B%5D=2")),
+        ("many=1&many=2", &["many"], &["many=1", "many=2"], Some("many=1&many=2")),
         ("a=1&A=2", &["a", "A"], &["a=1", "A=2"], Some("a=1&A=2")),
     ] {
         let call = get("/a", Some(query)).unwrap_or_else(|refused| panic!("{query}: {refused}"));
@@ -160,6 +163,7 @@ fn a_query_is_decoded_once_and_written_anew() {
     for query in [
         "a=1&a=2",
         "a=1&%61=2",
+        "many=1&a=1&a=2",
         "a&a",
         "=1",
         "a=%",
@@ -258,7 +262,7 @@ fn a_body_is_json_or_opaque() {
     }
     for method in [HttpMethod::GET, HttpMethod::HEAD, HttpMethod::DELETE] {
         let body = Bytes::from_static(b"{}");
-        let refused = decode(&method, "/a", None, &HeaderMap::new(), body).unwrap_err();
+        let refused = decode(&method, "/a", None, &HeaderMap::new(), body, |_| false).unwrap_err();
         assert_eq!(refused.fault, Fault::Invalid, "{method}");
     }
 }

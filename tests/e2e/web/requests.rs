@@ -233,3 +233,26 @@ async fn limits_shadow_and_breakers_hold_here_too() {
     problem(&answer, 503, "breaker_open");
     site.lictor.stop(5).await;
 }
+
+#[tokio::test]
+async fn lists_in_queries_are_named() {
+    let api = Stub::answering(|_| reply("200 OK", "", "")).await;
+    let site = Setup::to(&base(&api, "/")).route("repeatable: [labels]").start().await;
+    let mut caller = site.lictor.caller(Transport::Http1).await;
+    for (query, status) in [
+        ("labels=a&labels=b&page=1", 200),
+        ("ids[]=1&ids[]=2", 200),
+        ("page=1&page=2", 400),
+        ("Labels=a&Labels=b", 400),
+    ] {
+        let mut caller = site.lictor.caller(Transport::Http1).await;
+        let answer = asked(&mut caller, "GET", &format!("/api/a?{query}"), &[], "").await;
+        assert_eq!(answer.status, status, "{query}");
+    }
+    assert_eq!(line(&api.seen()[0]), "GET /a?labels=a&labels=b&page=1");
+    let origin = [("origin", "http://localhost:1"), ("access-control-request-method", "PUT")];
+    let answer = asked(&mut caller, "OPTIONS", "/api/a", &origin, "").await;
+    let methods = answer.header("access-control-allow-methods");
+    assert_eq!((answer.status, methods), (204, Some("GET, HEAD, POST, PUT, PATCH, DELETE")));
+    site.lictor.stop(5).await;
+}
