@@ -18,7 +18,7 @@ mod forged;
 mod limits;
 mod refused;
 mod restarted;
-mod revoked;
+pub(crate) mod revoked;
 
 /// Who may begin a chain, unless a test says otherwise.
 pub(crate) const ORIGINS: &str = "mayOriginate: [{ id: spiffe://one.test/a, mode: full }]";

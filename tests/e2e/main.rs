@@ -15,6 +15,9 @@ mod exchange;
 mod framing;
 #[path = "../support/http.rs"]
 mod http;
+#[path = "../support/programs.rs"]
+#[expect(dead_code, reason = "servers and pinned versions are for the tests of SDKs")]
+mod programs;
 #[path = "../support/redis.rs"]
 #[expect(dead_code, reason = "what goes wrong with it is for the tests of state")]
 mod redis;

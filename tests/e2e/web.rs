@@ -13,8 +13,10 @@ use crate::{
 mod answers;
 mod behalf;
 mod bypass;
+mod clients;
 mod redirects;
 mod requests;
+mod upstreams;
 
 /// Permits everything but what is below `/secret`.
 const POLICIES: &str = r#"
@@ -33,7 +35,7 @@ struct Site {
 
 /// What it is started with. Texts are lines of YAML in flow style.
 struct Setup {
-    url: String,
+    place: String,
     policies: String,
     schema: String,
     route: String,
@@ -45,11 +47,17 @@ struct Setup {
 }
 
 impl Setup {
+    /// In front of an API at this URL.
     fn to(url: &str) -> Self {
+        Self::at(&format!("url: '{url}'"))
+    }
+
+    /// In front of an API at the place that these keys of its upstream tell.
+    fn at(keys: &str) -> Self {
         let none = String::new;
-        let (url, policies) = (url.to_owned(), POLICIES.to_owned());
+        let (place, policies) = (keys.to_owned(), POLICIES.to_owned());
         Self {
-            url,
+            place,
             policies,
             schema: none(),
             route: none(),
@@ -101,7 +109,7 @@ impl Setup {
     }
 
     async fn start(self) -> Site {
-        let Self { url, policies, schema, route, also, upstream, more, listener, rest } = self;
+        let Self { place, policies, schema, route, also, upstream, more, listener, rest } = self;
         let directory = TempDir::new().expect("a directory");
         let here = directory.path();
         CA.svid("/workload").write(here, &[&CA]);
@@ -117,12 +125,13 @@ impl Setup {
              listeners:\n\
              - {{ name: out, direction: outbound, bind: '127.0.0.1:0', tls: none, {route} }}\n\
              - {{ name: in, bind: '127.0.0.1:0', tls: mutual, {route} }}\n\
-             upstreams:\n- {{ name: api, url: '{url}'{upstream} }}\n{more}\
+             upstreams:\n- {{ name: api, {place}{upstream} }}\n{more}\
              policy: {{ directory: policies }}\n\
              ledger: {{ directory: ledger }}\n\
-             admin: {{ bind: '127.0.0.1:0' }}\n\
+             admin: {{ bind: '127.0.0.1:0', tokenFile: token }}\n\
              {rest}"
         );
+        std::fs::write(here.join("token"), "a token of operators").expect("a token");
         std::fs::write(here.join("lictor.yaml"), yaml).expect("a configuration");
         Site { lictor: Lictor::run_with(directory, None, ["out", "in"]).await }
     }

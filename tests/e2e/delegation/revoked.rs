@@ -6,7 +6,7 @@ use super::*;
 use crate::http::within;
 
 /// Revokes something at a proxy; its id.
-async fn revoke(lictor: &Lictor, kind: &str, value: &str) -> String {
+pub(crate) async fn revoke(lictor: &Lictor, kind: &str, value: &str) -> String {
     let told = command(lictor, &[kind, value, "--reason", "r", "--by", "b"]).await;
     let id = told.strip_prefix("revoked ").and_then(|told| told.split(':').next());
     id.expect("an id").to_owned()

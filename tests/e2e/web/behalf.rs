@@ -1,7 +1,10 @@
 //! On whose behalf a workload calls a web API.
 
 use super::*;
-use crate::delegation::{ORIGINS, proxy};
+use crate::{
+    delegation::{ORIGINS, proxy, revoked::revoke},
+    stub::json,
+};
 
 /// `a` calls the service of `b` over plain HTTP, readonly, and that calls a web API.
 #[tokio::test]
@@ -79,4 +82,61 @@ async fn a_readonly_chain_makes_a_put_impossible() {
     }
     let calls = a.stop(2).await;
     assert_eq!(calls[1]["peer_denied"], "delegation_denied");
+}
+
+/// A user's token is the caller's to bring and the upstream's never to see.
+#[tokio::test]
+async fn a_users_token_is_exchanged_for_an_api_as_for_servers() {
+    let api = Stub::answering(|_| reply("200 OK", "", "")).await;
+    let service = Stub::answering(|_| {
+        json(
+            r#"{"access_token":"issued","token_type":"Bearer","expires_in":60,
+            "issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}"#,
+        )
+    })
+    .await;
+    let keys = format!(
+        "tokenExchange: {{ url: '{}', clientId: lictor, clientSecretFile: token, audience: api }}",
+        service.url()
+    );
+    let site = Setup::to(&base(&api, "/")).upstream(&keys).start().await;
+    for transport in TRANSPORTS {
+        let mut caller = site.lictor.caller(transport).await;
+        let own = [("authorization", "Bearer users-own")];
+        assert_eq!(asked(&mut caller, "GET", "/api/a", &own, "").await.status, 200);
+        let answer = asked(&mut caller, "GET", "/api/a", &[], "").await;
+        problem(&answer, 401, "user_token_required");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"lictor\""));
+    }
+    let seen = api.seen();
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|it| it.head.header("authorization") == Some("Bearer issued")));
+    site.lictor.stop(6).await;
+}
+
+/// A stream of an API that has begun ends when its caller is revoked.
+#[tokio::test]
+async fn a_revoked_callers_stream_is_cut() {
+    let mut api = Stub::scripted().await;
+    let site = Setup::to(&base(&api, "/")).start().await;
+    let mut caller = site.lictor.caller(Transport::Http1).await;
+    let request = ask(&caller, "GET", "/api/events", &[], "");
+    let (mut reply, mut call) = tokio::join!(caller.send(request), async {
+        let mut call = api.call().await;
+        call.begin_events().await;
+        call.chunk("data: a\n\n").await;
+        call
+    });
+    assert!(reply.chunk().await.is_some());
+    revoke(&site.lictor, "spiffe", "spiffe://one.test/workload").await;
+    assert!(reply.try_chunk().await.is_err());
+    call.abandoned().await;
+    let mut caller = site.lictor.caller(Transport::Http1).await;
+    let answer = asked(&mut caller, "GET", "/api/a", &[], "").await;
+    problem(&answer, 403, "revoked");
+    let closings = site.lictor.stop(2).await;
+    assert_eq!(
+        (&closings[0]["status"], &closings[0]["complete"]),
+        (&"revoked".into(), &false.into())
+    );
 }
