@@ -1,6 +1,9 @@
 //! What an API hears, and what it doesn't.
 
+use tokio::process::Command;
+
 use super::*;
+use crate::http::within;
 
 #[tokio::test]
 async fn calls_reach_the_same_place_below_the_base() {
@@ -255,4 +258,30 @@ async fn lists_in_queries_are_named() {
     let methods = answer.header("access-control-allow-methods");
     assert_eq!((answer.status, methods), (204, Some("GET, HEAD, POST, PUT, PATCH, DELETE")));
     site.lictor.stop(5).await;
+}
+
+#[tokio::test]
+async fn a_refusal_can_be_explained_afterwards() {
+    let api = Stub::answering(|_| reply("200 OK", "", "")).await;
+    let policies = r#"
+        @id("open") permit (principal, action in Action::"GET", resource)
+        when { context.http.path like "/open/*" };
+    "#;
+    let site = Setup::to(&base(&api, "/")).policies(policies).start().await;
+    let mut caller = site.lictor.caller(Transport::Http1).await;
+    let answer = asked(&mut caller, "GET", "/api/closed/a?token=hidden", &[], "").await;
+    let told = problem(&answer, 403, "policy_denied");
+    let decision = told["request_id"].as_str().expect("an id");
+    let mut lictor = site.lictor;
+    lictor.terminate().await;
+    assert!(lictor.ended().await.success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lictor"));
+    command.args(["policy", "explain", "-f", "lictor.yaml", "--decision", decision]);
+    let output = within("a command", command.current_dir(lictor.directory()).output()).await;
+    let text = String::from_utf8(output.expect("it runs").stdout).expect("UTF-8");
+    for part in ["GET /closed/a", "GET.other", "open", "context.http.path", "query and body"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("hidden"), "{text}");
+    lictor.closings(1).await;
 }
