@@ -1,7 +1,10 @@
 //! Calls between agents.
 
 use super::*;
-use crate::protocol::{a2a::Traits, method::AGENT_METHODS};
+use crate::{
+    policy::Delegation,
+    protocol::{a2a::Traits, method::AGENT_METHODS},
+};
 
 fn set(items: &[&str]) -> std::collections::BTreeSet<Box<str>> {
     items.iter().map(|item| Box::from(*item)).collect()
@@ -208,15 +211,18 @@ fn contexts_of_calls_between_agents_conform_to_the_schema() {
         spawned: true,
         streaming: true,
     };
+    let root = SpiffeId::parse(READER).expect("valid");
+    let (user, tenant) = (Some("u"), Some("t"));
+    let place = Delegation { depth: 2, hop: 1, mode: "full", root: &root, user, tenant };
     for rule in AGENT_METHODS {
         let target = match rule.governs {
             crate::protocol::method::Governs::Task => Target::Task("t".into()),
             _ => Target::Server,
         };
-        for traits in [&full, &Traits::default()] {
+        for (traits, delegation) in [(&full, Some(place)), (&Traits::default(), None)] {
             let ask = Ask { era: Era::V10, ..Ask::method(READER, rule.action, target.clone()) };
             ask.ask(|question| {
-                let question = Question { a2a: Some(traits), ..*question };
+                let question = Question { a2a: Some(traits), delegation, ..*question };
                 let (scene, _) = policies.scene(&question, &policies.calls).expect("a scene");
                 let request = scene.request(None).expect("a request");
                 let context = request.context().expect("a context").clone();
@@ -224,5 +230,30 @@ fn contexts_of_calls_between_agents_conform_to_the_schema() {
                 context.validate(schema, &scene.action.uid).expect("the context conforms");
             });
         }
+    }
+}
+
+#[test]
+fn policies_read_on_whose_behalf_a_message_comes() {
+    let policies = policies(
+        "permit(principal, action == Action::\"SendMessage\", resource) \
+         when { context has delegation && context.delegation.depth <= 2 };",
+    );
+    let root = SpiffeId::parse(READER).expect("valid");
+    let ask = Ask { era: Era::V10, ..Ask::method(READER, "SendMessage", Target::Server) };
+    for (depth, permitted) in [(None, false), (Some(2), true), (Some(3), false)] {
+        let delegation = depth.map(|depth| Delegation {
+            depth,
+            hop: 0,
+            mode: "full",
+            root: &root,
+            user: None,
+            tenant: None,
+        });
+        let decision = ask.ask(|question| {
+            let a2a = Some(&Traits::default());
+            policies.decide(&Question { a2a, delegation, ..*question })
+        });
+        assert_eq!((decision.permit, decision.errors.len()), (permitted, 0), "{depth:?}");
     }
 }
