@@ -167,9 +167,9 @@ impl Redis {
     async fn attempt<T: FromRedisValue>(&self, link: &mut Link, command: &Cmd) -> RedisResult<T> {
         match command.query_async(&mut link.connection).await {
             Err(error) if error.is_connection_dropped() => {
-                link::cut(&self.link, link);
                 let mut links = self.link.subscribe();
-                match links.wait_for(Option::is_some).await.as_deref() {
+                let next = |next: &Option<Link>| next.as_ref().is_some_and(|it| it.follows(link));
+                match links.wait_for(next).await.as_deref() {
                     Ok(Some(next)) => *link = next.clone(),
                     Ok(None) | Err(_) => return Err(error),
                 }

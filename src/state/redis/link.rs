@@ -37,6 +37,13 @@ pub(super) struct Link {
     number: u64,
 }
 
+impl Link {
+    /// Whether it was made after another one.
+    pub(super) fn follows(&self, other: &Self) -> bool {
+        self.number > other.number
+    }
+}
+
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("number", &self.number).finish_non_exhaustive()
@@ -79,6 +86,7 @@ pub(super) async fn keep(
                 missed = false;
             }
             Err(error) => {
+                links.send_if_modified(|current| current.take().is_some());
                 if !missed {
                     warn(&error);
                 }
@@ -89,8 +97,8 @@ pub(super) async fn keep(
     }
 }
 
-/// Waits until there is no link any more. That the server has closed it is heard at once: it may be back with
-/// nothing, and has to be told again.
+/// Waits until there is no link any more, or one that the server has closed. That is heard at once: it may be back
+/// with nothing, and has to be told again. Until that is known, calls that find the closed one wait for the next.
 async fn watch_over(links: &watch::Sender<Option<Link>>, mut closed: Closed) {
     let mut changes = links.subscribe();
     loop {
@@ -99,10 +107,7 @@ async fn watch_over(links: &watch::Sender<Option<Link>>, mut closed: Closed) {
             // The sender is `links`.
             _ = changes.changed() => {}
             // Nothing is ever sent.
-            _ = &mut closed => {
-                cut(links, &link);
-                return;
-            }
+            _ = &mut closed => return,
             () = sleep(LOOK) => {
                 if let Err(error) = look(&link).await {
                     tracing::debug!(%error, "the link to Redis is broken");
@@ -121,8 +126,9 @@ async fn make(
     let dialed = timeout(PATIENCE, dialer.dial()).await.map_err(|_| DialError::TimeOut)?;
     let (connection, closed) = dialed?;
     let mut link = Link { connection, since: Clock.unix(), begun: Duration::ZERO, number };
-    look(&link).await?;
-    link.begun = begun(&link).await?;
+    // Calls may be waiting: both on one way there and back.
+    let ((), begun) = tokio::try_join!(look(&link), begun(&link))?;
+    link.begun = begun;
     links.send_replace(Some(link));
     Ok(closed)
 }
