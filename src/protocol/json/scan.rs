@@ -69,7 +69,7 @@ impl ScanError {
 ///
 /// Takes time linear in the text (n log n in the keys of an object, if they were chosen to be
 /// slow), and memory in proportion to the keys that are open at once and to the containers of 64
-/// bytes or more.
+/// bytes or more, and while it runs one bit for each byte.
 pub fn scan(bytes: &[u8], limits: Limits) -> Result<Document<'_>, ScanError> {
     scan_with(bytes, limits, Digest::unwanted()).map(|(document, _)| document)
 }
