@@ -58,6 +58,7 @@ mod web;
 use std::{pin::Pin, sync::Arc};
 
 use arc_swap::ArcSwap;
+use bytes::BytesMut;
 use http::{HeaderValue, Method};
 use pingora::{
     apps::{HttpPersistentSettings, HttpServerApp, HttpServerOptions, ReusedHttpStream},
@@ -85,7 +86,7 @@ use crate::{
     governance::{Chain, Owned},
     identity::{Peer, Source},
     limits::Limiter,
-    listener,
+    listener::{self, Idle},
     policy::Policies,
     response::{Listed, agent_card::Publisher},
     revocation::Register,
@@ -188,9 +189,6 @@ struct Read {
     reservation: Option<Reservation>,
 }
 
-/// Marks a connection that has served a message: from then on it may idle.
-struct Warm;
-
 /// Why an exchange ends before an answer is under way.
 enum Halt {
     /// The caller is told no.
@@ -232,7 +230,7 @@ impl Proxy {
 
     /// One message on a connection; the connection, if it can serve another.
     async fn message(&self, mut session: Box<ServerSession>) -> Option<ReusedHttpStream> {
-        let head = self.next_head(&mut session).await?;
+        let head = self.head(&mut session).await?;
         let _ticket = self.shared.drain.enter();
         let mut exchange =
             Exchange::begin(&self.shared.record, &self.name, self.settings.direction.as_str());
@@ -255,8 +253,7 @@ impl Proxy {
             return None;
         }
         self.announce_end(&mut session);
-        let mut settings = HttpPersistentSettings::for_session(&session);
-        settings.set_user_context(Box::new(Warm));
+        let settings = HttpPersistentSettings::for_session(&session);
         let stream = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(stream, settings))
     }
@@ -296,20 +293,29 @@ impl Proxy {
         self.answer(session, exchange, &read, answer).await
     }
 
-    /// Waits for the next message on a connection; `None` when there is none to answer.
-    async fn next_head(&self, session: &mut ServerSession) -> Option<Result<(), Denial>> {
+    /// Reads the head of a message that has begun; `None` when there is nobody to answer.
+    async fn head(&self, session: &mut ServerSession) -> Option<Result<(), Denial>> {
         listener::begun(session);
-        let warm =
-            session.take_connection_user_context().is_some_and(|context| context.is::<Warm>());
+        match timeout(self.settings.head_timeout, session.read_request()).await {
+            Ok(Ok(true)) => Some(Ok(())),
+            Ok(Ok(false)) | Err(_) => None,
+            Ok(Err(_)) => Some(Err(Denial::Framing("the request head can't be parsed"))),
+        }
+    }
+}
+
+impl listener::Application for Proxy {
+    type Held = drain::Ticket;
+
+    async fn arrival(&self, idle: &mut Idle) -> Option<(BytesMut, drain::Ticket)> {
+        let warm = idle.is_warm();
         let limit = if warm { self.settings.idle_timeout } else { self.settings.head_timeout };
         // The process doesn't end before whoever has just connected was heard.
         let _ticket = (!warm).then(|| self.shared.drain.enter());
         tokio::select! { biased;
-            head = timeout(limit, session.read_request()) => match head {
-                Ok(Ok(true)) => Some(Ok(())),
-                Ok(Ok(false)) | Err(_) => None,
-                Ok(Err(_)) => Some(Err(Denial::Framing("the request head can't be parsed"))),
-            },
+            first = timeout(limit, idle.first_bytes()) => {
+                Some((first.ok()??, self.shared.drain.enter()))
+            }
             () = self.shared.drain.idle_over(warm) => None,
         }
     }

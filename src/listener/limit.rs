@@ -9,6 +9,7 @@
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::BytesMut;
 use pingora::{
     apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream, ServerApp},
     protocols::{ALPN, Stream, http::ServerSession},
@@ -16,7 +17,11 @@ use pingora::{
 };
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::{peer::Connection, shield::Shield};
+use super::{
+    arrival::{Application, Idle},
+    peer::Connection,
+    shield::Shield,
+};
 use crate::telemetry::Metrics;
 
 /// The connections of a listener, counted. Clones count together.
@@ -66,7 +71,7 @@ impl<A> Limited<A> {
 }
 
 #[async_trait]
-impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
+impl<A: Application + Send + Sync + 'static> ServerApp for Limited<A> {
     async fn process_new(
         self: &Arc<Self>,
         session: Stream,
@@ -102,26 +107,32 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Limited<A> {
 }
 
 /// Serves what comes on one connection, as pingora does it for an [`HttpServerApp`], but without room for
-/// HTTP/2 in what waits on a connection with HTTP/1.1.
+/// HTTP/2 in what waits on a connection with HTTP/1.1, and with its own wait for the [first
+/// bytes](Application::arrival) of a message.
 async fn serve<A>(app: Arc<A>, stream: Stream, shutdown: &ShutdownWatch)
 where
-    A: HttpServerApp + Send + Sync + 'static,
+    A: Application + Send + Sync + 'static,
 {
     if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
         app.process_new(stream, shutdown).await;
         return;
     }
-    let mut next = message(&app, stream, None, shutdown).await;
-    while let Some((stream, settings)) = next.map(ReusedHttpStream::consume) {
-        next = message(&app, stream, settings, shutdown).await;
+    let mut settings = None;
+    let mut idle = Idle::new(stream);
+    while let Some((first, _held)) = app.arrival(&mut idle).await {
+        let next = message(&app, idle.stream, settings, first, shutdown).await;
+        let Some(reused) = next.map(ReusedHttpStream::consume) else { return };
+        (idle.stream, settings) = reused;
     }
 }
 
-/// Begins with the next message. Not a future of its own, which would keep room for the session.
+/// Begins with the message whose first bytes are `first`. Not a future of its own, which would keep room for
+/// the session.
 fn message<'a, A: HttpServerApp>(
     app: &'a Arc<A>,
     stream: Stream,
     settings: Option<HttpPersistentSettings>,
+    first: BytesMut,
     shutdown: &'a ShutdownWatch,
 ) -> Pin<Box<dyn Future<Output = Option<ReusedHttpStream>> + Send + 'a>> {
     let mut session = ServerSession::new_http1(stream);
@@ -129,6 +140,7 @@ fn message<'a, A: HttpServerApp>(
         Some(settings) => settings.apply_to_session(&mut session),
         None => session.set_keepalive((!*shutdown.borrow()).then_some(60)),
     }
+    session.set_pipelined_prefix(first);
     app.process_new_http(session, shutdown)
 }
 

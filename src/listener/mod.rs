@@ -1,5 +1,6 @@
 //! The doors: where callers connect, and how they prove who they are.
 
+mod arrival;
 mod bind;
 mod limit;
 mod peer;
@@ -8,6 +9,7 @@ pub mod settings;
 pub mod shield;
 pub mod tls;
 
+pub use arrival::{Application, Idle};
 pub use bind::Bound;
 pub use limit::{Connections, Limited};
 pub use peer::{begun, peer};

@@ -72,7 +72,7 @@ pub struct Settings {
     pub max_connections: usize,
     /// What one address may take of them.
     pub shield: shield::Settings,
-    /// Time for a request's head to arrive.
+    /// Time for a new connection's first byte to arrive, and for a request's head from its first byte on.
     pub head_timeout: Duration,
     /// Time for a request's body to arrive.
     pub body_timeout: Duration,

@@ -3,13 +3,13 @@
 use std::{net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lictor::{
     identity::{Files, Settings, Source, Status},
-    listener::{self, Bound, Connections, Limited, Shield, shield},
+    listener::{self, Application, Bound, Connections, Idle, Limited, Shield, shield},
     telemetry::Clock,
     telemetry::Metrics,
     tls::provider,
@@ -125,6 +125,14 @@ impl HttpServerApp for Whoami {
         let settings = HttpPersistentSettings::for_session(&session);
         let reusable = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(reusable, settings))
+    }
+}
+
+impl Application for Whoami {
+    type Held = ();
+
+    async fn arrival(&self, idle: &mut Idle) -> Option<(BytesMut, ())> {
+        idle.first_bytes().await.map(|first| (first, ()))
     }
 }
 

@@ -98,7 +98,7 @@ pub(in crate::config) struct Shield {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(in crate::config) struct ListenerTimeouts {
-    /// For the head of a request to arrive.
+    /// For the first byte on a new connection to arrive, and for a head from its first byte on.
     #[schemars(extend("default" = "10s"))]
     pub head: Option<Span>,
     /// For the body of a request to arrive.

@@ -21,6 +21,36 @@ async fn a_second_request_behind_the_first_is_not_lost_in_it() {
     lictor.stop(2).await;
 }
 
+#[tokio::test]
+async fn a_message_comes_in_whatever_pieces() {
+    let stub = Stub::json().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    // Longer than what is read at once, and than one record of TLS.
+    let long = CALL.replacen("{", &format!("{{{}", " ".repeat(100_000)), 1);
+    let mut requests = 0;
+    for mut wire in [lictor.wire().await, lictor.wire_tls().await] {
+        for body in [CALL, &long] {
+            let text = post_whole("X-Note: a\r\n", body);
+            let head = text.len() - body.len();
+            let cuts = [1, 20, head - 3, head - 2, head - 1, head, head + 1, text.len() - 1];
+            for cut in cuts.map(|cut| vec![cut]).into_iter().chain([vec![], cuts.to_vec()]) {
+                let mut sent = 0;
+                for cut in cut.into_iter().chain([text.len()]) {
+                    wire.send(&text.as_bytes()[sent..cut]).await;
+                    // Long enough to be read by itself mostly; nothing depends on it.
+                    tokio::task::yield_now().await;
+                    sent = cut;
+                }
+                assert_eq!(wire.answer().await.json()["id"], 7);
+                requests += 1;
+            }
+            assert!(stub.seen().iter().rev().take(10).all(|seen| seen.body == body.as_bytes()));
+        }
+    }
+    assert_eq!(stub.requests(), requests);
+    lictor.stop(requests).await;
+}
+
 /// A request came while another was in flight. If it came before Lictor was done with the first, the
 /// connection ends; else it is a request like any other. Whether it was served.
 async fn ended_or_served(wire: &mut Wire, stub: &mut Stub) -> bool {

@@ -36,6 +36,30 @@ async fn what_is_idle_ends_at_once() {
 }
 
 #[tokio::test]
+async fn a_message_that_has_begun_to_come_is_served() {
+    let stub = Stub::json().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let (begin, end) = ("POST /mc", post_whole("", CALL).replacen("POST /mc", "", 1));
+    let mut wires = vec![lictor.wire().await, lictor.wire_tls().await];
+    for wire in &mut wires {
+        wire.send(post_whole("", CALL)).await;
+        assert_eq!(wire.answer().await.status, 200);
+        wire.send(begin).await;
+    }
+    lictor.terminate().await;
+    lictor.shut().await;
+    for wire in &mut wires {
+        wire.send(&end).await;
+        let answer = wire.answer().await;
+        assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+        wire.ends().await;
+    }
+    assert!(lictor.ended().await.success());
+    assert_eq!(stub.requests(), 4);
+    lictor.closings(4).await;
+}
+
+#[tokio::test]
 async fn a_call_in_flight_finishes() {
     let mut stub = Stub::scripted().await;
     let mut lictor = Lictor::start(&stub.url()).await;
