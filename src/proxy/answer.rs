@@ -390,8 +390,9 @@ fn announced_length(headers: &HeaderMap) -> Option<&HeaderValue> {
 /// HTTP/1.1 needs a framing where the length isn't known; pingora takes it from the headers.
 fn frame(session: &ServerSession, status: StatusCode, headers: &mut HeaderMap) {
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if status == StatusCode::NO_CONTENT {
-        // Not even a length of zero (RFC 9110 §8.6).
+    if bodiless {
+        // With 204 not even a length of zero (RFC 9110 §8.6). With 304 it may be that of what isn't sent, but
+        // pingora ends an answer of HTTP/2 by an empty frame, and clients that count reset the stream then.
         headers.remove(header::CONTENT_LENGTH);
     }
     let http11 = session.req_header().version == Version::HTTP_11 && !session.is_http2();
