@@ -339,7 +339,7 @@ impl Proxy {
         if edited {
             headers::forget_body(&mut headers);
         } else if let Some(length) = announced_length(&answer.headers) {
-            headers.insert(header::CONTENT_LENGTH, length.clone());
+            headers.insert(header::CONTENT_LENGTH, length.into());
         }
         // A session id is news on the answer that opens the session and an echo everywhere else.
         let echo = match (&call.session, session_id(&headers)) {
@@ -381,10 +381,23 @@ fn session_id(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The length of an answer's body, where its framing goes by it: beside a transfer coding a length says
-/// nothing (RFC 9112 §6.3).
-fn announced_length(headers: &HeaderMap) -> Option<&HeaderValue> {
-    let coded = headers.contains_key(header::TRANSFER_ENCODING);
-    headers.get(header::CONTENT_LENGTH).filter(|_| !coded)
+/// nothing (RFC 9112 §6.3). Some servers repeat it, in another line or in a list; whoever reads that may go by
+/// any of them, so that all have to be the same (RFC 9110 §8.6).
+fn announced_length(headers: &HeaderMap) -> Option<usize> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    let mut lengths = headers
+        .get_all(header::CONTENT_LENGTH)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .map(|length| {
+            let length = std::str::from_utf8(length.trim_ascii()).ok()?;
+            let digits = length.bytes().all(|byte| byte.is_ascii_digit());
+            length.parse().ok().filter(|_| digits)
+        });
+    let length: usize = lengths.next()??;
+    lengths.all(|other| other == Some(length)).then_some(length)
 }
 
 /// HTTP/1.1 needs a framing where the length isn't known; pingora takes it from the headers.
@@ -405,7 +418,7 @@ fn frame(session: &ServerSession, status: StatusCode, headers: &mut HeaderMap) {
 pub(super) fn announced(status: StatusCode, headers: &HeaderMap) -> Option<usize> {
     match status {
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => Some(0),
-        _ => announced_length(headers)?.to_str().ok()?.parse().ok(),
+        _ => announced_length(headers),
     }
 }
 

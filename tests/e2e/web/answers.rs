@@ -136,6 +136,28 @@ async fn an_answer_that_breaks_off_is_cut() {
 }
 
 #[tokio::test]
+async fn a_length_that_is_told_twice_goes_on_as_one() {
+    let mut api = Stub::scripted_tls(upstream_tls(b"http/1.1")).await;
+    let url = format!("https://{}/v1", api.address);
+    let site = Setup::to(&url).upstream("spiffeId: spiffe://one.test/server").start().await;
+    for transport in TRANSPORTS {
+        let mut caller = site.lictor.caller(transport).await;
+        for told in ["Content-Length: 4, 4\r\n", "Content-Length: 4\r\nContent-Length: 4\r\n"] {
+            let request = ask(&caller, "GET", "/api/a", &[], "");
+            let (answer, ()) = tokio::join!(caller.send(request), async {
+                let mut call = api.call().await;
+                call.send(format!("HTTP/1.1 200 OK\r\n{told}\r\ndone")).await;
+                call.keep();
+            });
+            assert_eq!(answer.header("content-length"), Some("4"), "{transport:?} {told}");
+            assert_eq!(answer.whole().await.text(), "done", "{transport:?} {told}");
+        }
+    }
+    let closings = site.lictor.stop(6).await;
+    assert!(closings.iter().all(|entry| entry["complete"] == true));
+}
+
+#[tokio::test]
 async fn an_api_behind_tls_proves_who_it_is() {
     let mut api = Stub::scripted_tls(upstream_tls(b"http/1.1")).await;
     let url = format!("https://{}/v1", api.address);
