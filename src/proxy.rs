@@ -203,6 +203,12 @@ impl From<Denial> for Halt {
     }
 }
 
+impl From<End> for Halt {
+    fn from(end: End) -> Self {
+        Self::Caller(end)
+    }
+}
+
 impl Proxy {
     /// A loop for one listener; `identity` is needed where the listener's door is mutual TLS.
     pub fn new(

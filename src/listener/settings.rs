@@ -76,7 +76,7 @@ pub struct Settings {
     pub head_timeout: Duration,
     /// Time for a request's body to arrive.
     pub body_timeout: Duration,
-    /// How long one write to a caller may stall before the connection is cut.
+    /// How long a caller may take for the next 64 KiB of an answer before the connection is cut.
     pub stall_timeout: Duration,
     /// How long a connection may idle between requests.
     pub idle_timeout: Duration,

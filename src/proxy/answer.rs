@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header, response::Parts};
 use pingora::protocols::http::ServerSession;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     delegation::{Behalf, ChainError, Rule},
     denial::Denial,
-    exchange::{End, Exchange, Occasion},
+    exchange::{Exchange, Occasion},
     governance::{Permit, Visibility, delegation},
     identity::Principal,
     protocol::{Call, Era, Kind, Protocol, SessionId},
@@ -186,12 +186,7 @@ impl Proxy {
         self.announce_end(session);
         exchange.status = Some(head.status.as_u16());
         let response = respond::response_head(head.status, headers);
-        let writing = session.write_response_header(Box::new(response));
-        match timeout(patience.stall, writing).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Halt::Caller(End::CallerGone)),
-            Err(_) => return Err(Halt::Caller(End::CallerStalled)),
-        }
+        respond::write_head(session, response, patience.stall).await?;
         let owner = principal.id.shared();
         let desk = self.desk(read, &owner).filter(|_| head.status.is_success());
         // Its values are slices of the buffer that it was read into.

@@ -5,7 +5,6 @@
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use pingora::protocols::http::ServerSession;
-use tokio::time::timeout;
 
 use super::{Halt, Proxy, Read, respond};
 use crate::{
@@ -98,18 +97,9 @@ impl Proxy {
     ) -> Result<(), Halt> {
         self.announce_end(session);
         exchange.status = Some(status.as_u16());
-        let head = Box::new(respond::response_head(status, headers));
-        let writing = async {
-            session.write_response_header(head).await?;
-            session.write_response_body(bytes::Bytes::new(), true).await
-        };
-        match timeout(self.settings.stall_timeout, writing).await {
-            Ok(Ok(())) => {
-                exchange.delivered.finish();
-                Ok(())
-            }
-            Ok(Err(_)) => Err(Halt::Caller(End::CallerGone)),
-            Err(_) => Err(Halt::Caller(End::CallerStalled)),
-        }
+        let (head, stall) = (respond::response_head(status, headers), self.settings.stall_timeout);
+        respond::write_head(session, head, stall).await?;
+        let none = bytes::Bytes::new();
+        Ok(respond::write_body(session, &mut exchange.delivered, none, true, stall).await?)
     }
 }

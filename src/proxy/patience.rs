@@ -37,7 +37,7 @@ pub(super) struct Patience {
     pub(super) stream_idle: Option<Duration>,
     /// Silence of an event stream after which a comment keeps it alive.
     pub(super) keep_alive: Duration,
-    /// Longest time for one write to the caller.
+    /// Longest time that the caller may take for one part of what is written.
     pub(super) stall: Duration,
 }
 

@@ -19,7 +19,7 @@ use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::ServerSession;
 use tokio::{
     sync::watch,
-    time::{interval, sleep, timeout},
+    time::{interval, sleep},
 };
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ use super::{
     patience::{Next, Patience, Shape},
     ready::Ready,
     recall::Recall,
-    refusal,
+    refusal, respond,
     sse_endpoint::{Desk, Open},
 };
 use crate::{
@@ -48,7 +48,7 @@ use crate::{
 /// withdrawal of its caller's identity or, if it only listens, of its permission at the latest.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long a caller may take for one write when its answer has to end, before it is cut.
+/// How long a caller may take for what is being written when its answer has to end, before it is cut.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What is seen of an answer's body on its way.
@@ -306,10 +306,10 @@ impl Relay<'_> {
         if bytes.is_empty() && !last {
             return Ok(());
         }
-        self.delivered.add(&bytes);
         self.spoke = Clock.instant();
         self.left = self.left.map(|left| left.saturating_sub(bytes.len()));
-        let write = timeout(self.patience.stall, self.session.write_response_body(bytes, last));
+        let (session, delivered) = (&mut *self.session, &mut *self.delivered);
+        let write = respond::write_body(session, delivered, bytes, last, self.patience.stall);
         let open = self.desk.as_ref().and_then(Desk::open);
         let over = async {
             // The sender lives as long as the process.
@@ -323,16 +323,7 @@ impl Relay<'_> {
             denial
         };
         tokio::select! { biased;
-            written = write => match written {
-                Ok(Ok(())) => {
-                    if last {
-                        self.delivered.finish();
-                    }
-                    Ok(())
-                }
-                Ok(Err(_)) => Err(End::CallerGone),
-                Err(_) => Err(End::CallerStalled),
-            },
+            written = write => written,
             // Who doesn't read can't be told anything in band either.
             denial = over => {
                 *self.revocation = denial.revocation();

@@ -1,4 +1,7 @@
-//! Answers of Lictor's own: refusals and preflights.
+//! Answers of Lictor's own, refusals and preflights, and how every answer is written.
+//!
+//! A caller has a time for each part of an answer, not for all of it: whoever goes on reading, however slowly, gets
+//! everything, and whoever stops is cut.
 
 use std::time::Duration;
 
@@ -17,12 +20,15 @@ use super::{
 };
 use crate::{
     denial::Denial,
-    exchange::{End, Exchange},
+    exchange::{Delivered, End, Exchange},
     protocol::Protocol,
 };
 
 /// How long the rest of a refused body is read and thrown away, so that the answer isn't lost to a reset.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// What of an answer's body its caller has a time of its own for, in bytes. What is usual is one write.
+const PART: usize = 64 << 10;
 
 impl Proxy {
     /// Tells the caller no, in the words of the table in [`crate::denial`].
@@ -152,19 +158,9 @@ impl Proxy {
         let head = response_head(status, headers);
         self.announce_end(session);
         exchange.status = Some(status.as_u16());
-        exchange.delivered.add(&body);
-        let writing = async {
-            session.write_response_header(Box::new(head)).await?;
-            session.write_response_body(body, true).await
-        };
-        match timeout(self.settings.stall_timeout, writing).await {
-            Ok(Ok(())) => {
-                exchange.delivered.finish();
-                Ok(())
-            }
-            Ok(Err(_)) => Err(Halt::Caller(End::CallerGone)),
-            Err(_) => Err(Halt::Caller(End::CallerStalled)),
-        }
+        let stall = self.settings.stall_timeout;
+        write_head(session, head, stall).await?;
+        Ok(write_body(session, &mut exchange.delivered, body, true, stall).await?)
     }
 
     /// Tells the caller with the answer that its connection won't serve another message.
@@ -191,6 +187,49 @@ fn binding(way: &Way) -> Binding {
         (Protocol::A2a, true) => Binding::Agent,
         (Protocol::A2a, false) => Binding::AgentRest,
         (Protocol::Http, _) => Binding::Web,
+    }
+}
+
+/// Writes the head of an answer. Its caller has this time to take it.
+pub(super) async fn write_head(
+    session: &mut ServerSession,
+    head: ResponseHeader,
+    stall: Duration,
+) -> Result<(), End> {
+    in_time(stall, session.write_response_header(Box::new(head))).await
+}
+
+/// Writes more of an answer's body, and with the `last` of it its end. Its caller has this time for each part.
+pub(super) async fn write_body(
+    session: &mut ServerSession,
+    delivered: &mut Delivered,
+    mut bytes: Bytes,
+    last: bool,
+    stall: Duration,
+) -> Result<(), End> {
+    loop {
+        let part = bytes.split_to(bytes.len().min(PART));
+        delivered.add(&part);
+        let ends = last && bytes.is_empty();
+        in_time(stall, session.write_response_body(part, ends)).await?;
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    if last {
+        delivered.finish();
+    }
+    Ok(())
+}
+
+async fn in_time(
+    stall: Duration,
+    writing: impl Future<Output = pingora::Result<()>>,
+) -> Result<(), End> {
+    match timeout(stall, writing).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(End::CallerGone),
+        Err(_) => Err(End::CallerStalled),
     }
 }
 

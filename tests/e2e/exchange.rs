@@ -15,6 +15,7 @@ use crate::{
 mod headers;
 mod http2;
 mod limits;
+mod slow;
 
 /// A call with as much padding as makes it `length` bytes long.
 fn padded(length: usize) -> String {

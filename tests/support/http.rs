@@ -13,16 +13,21 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::Value;
+use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     task::JoinHandle,
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// Longest that anything may take that isn't meant to take long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The receive buffer of a connection with little room, and the length of its segments, both in bytes. By the latter the
+/// sender's side keeps its own buffer; on loopback that would be megabytes.
+const NARROW: (u32, u32) = (16 << 10, 1460);
 
 /// What bytes go over.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -61,9 +66,22 @@ impl Wire {
     }
 
     pub(crate) async fn connect(address: SocketAddr) -> Self {
-        let stream = within("connecting", TcpStream::connect(address)).await.expect("connected");
-        stream.set_nodelay(true).expect("no delay");
-        Self::new(stream)
+        Self::new(dial(address, false).await)
+    }
+
+    /// With little room for what nobody has read: some hundred KiB.
+    pub(crate) async fn connect_narrow(address: SocketAddr) -> Self {
+        Self::new(dial(address, true).await)
+    }
+
+    /// The same with this protocol by ALPN.
+    pub(crate) async fn connect_narrow_tls(
+        address: SocketAddr,
+        config: &ClientConfig,
+        protocol: &[u8],
+    ) -> Self {
+        let stream = dial(address, true).await;
+        Self::new(tls_over(stream, address, config, protocol).await)
     }
 
     /// With HTTP/1.1 by ALPN.
@@ -354,9 +372,7 @@ enum Sender {
 
 impl Caller {
     pub(crate) async fn plain(address: SocketAddr) -> Self {
-        let stream = within("connecting", TcpStream::connect(address)).await.expect("connected");
-        stream.set_nodelay(true).expect("no delay");
-        Self::http1(address, stream).await
+        Self::http1(address, dial(address, false).await).await
     }
 
     /// Over TLS with the protocol that ALPN agrees on.
@@ -492,15 +508,30 @@ impl Reply {
     }
 }
 
-async fn tls(
+async fn dial(address: SocketAddr, narrow: bool) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    if narrow {
+        let (room, segment) = NARROW;
+        socket.set_recv_buffer_size(room).expect("a buffer");
+        SockRef::from(&socket).set_tcp_mss(segment).expect("short segments");
+    }
+    let stream = within("connecting", socket.connect(address)).await.expect("connected");
+    stream.set_nodelay(true).expect("no delay");
+    stream
+}
+
+async fn tls(address: SocketAddr, config: &ClientConfig, protocol: &[u8]) -> TlsStream<TcpStream> {
+    tls_over(dial(address, false).await, address, config, protocol).await
+}
+
+async fn tls_over(
+    stream: TcpStream,
     address: SocketAddr,
     config: &ClientConfig,
     protocol: &[u8],
-) -> tokio_rustls::client::TlsStream<TcpStream> {
+) -> TlsStream<TcpStream> {
     let mut config = config.clone();
     config.alpn_protocols = vec![protocol.to_vec()];
-    let stream = within("connecting", TcpStream::connect(address)).await.expect("connected");
-    stream.set_nodelay(true).expect("no delay");
     let name = ServerName::from(address.ip());
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
     within("a handshake", handshake).await.expect("a handshake")

@@ -104,7 +104,7 @@ pub(in crate::config) struct ListenerTimeouts {
     /// For the body of a request to arrive.
     #[schemars(extend("default" = "30s"))]
     pub body: Option<Span>,
-    /// How long one write to a caller may stall before the connection is cut.
+    /// How long a caller may take for the next 64 KiB of an answer before the connection is cut.
     #[schemars(extend("default" = "30s"))]
     pub stall: Option<Span>,
     /// How long a connection may idle between requests.
