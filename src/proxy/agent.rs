@@ -73,7 +73,8 @@ impl Proxy {
         };
         let headers = self.headers_for_caller(session, call, &coming.head, edited.is_some());
         let body = edited.unwrap_or(whole);
-        let sent = self.send(session, exchange, coming.head.status, headers, body).await;
+        let head = (coming.head.status, headers);
+        let sent = self.deliver(session, exchange, served, head, body).await;
         exchange.end = Some(End::Answered);
         sent
     }

@@ -75,7 +75,8 @@ impl Proxy {
             false => whole,
         };
         let headers = self.headers_for_caller(session, call, &coming.head, is_list);
-        let sent = self.send(session, exchange, coming.head.status, headers, seen).await;
+        let head = (coming.head.status, headers);
+        let sent = self.deliver(session, exchange, served, head, seen).await;
         exchange.end = Some(End::Answered);
         for asking in askings {
             asking.close(match &sent {

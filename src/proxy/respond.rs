@@ -11,7 +11,7 @@ use pingora::{http::ResponseHeader, protocols::http::ServerSession};
 use tokio::time::timeout;
 
 use super::{
-    Halt, Proxy,
+    Halt, Proxy, Served,
     drain::Phase,
     head, origin,
     refusal::{self, Binding},
@@ -147,20 +147,62 @@ impl Proxy {
         session: &mut ServerSession,
         exchange: &mut Exchange,
         status: StatusCode,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
     ) -> Result<(), Halt> {
+        self.begin(session, exchange, status, headers, body.len()).await?;
+        let stall = self.settings.stall_timeout;
+        Ok(write_body(session, &mut exchange.delivered, body, true, stall).await?)
+    }
+
+    /// The same for an upstream's document. A long one may take its caller a while; it is cut as soon as something
+    /// that it has to do with is revoked.
+    pub(super) async fn deliver(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        served: &Served,
+        (status, headers): (StatusCode, HeaderMap),
+        body: Bytes,
+    ) -> Result<(), Halt> {
+        if body.len() <= PART {
+            return self.send(session, exchange, status, headers, body).await;
+        }
+        self.begin(session, exchange, status, headers, body.len()).await?;
+        let (Some(call), Some(principal)) = (&exchange.call, &exchange.principal) else {
+            return Err(Denial::NoRoute.into());
+        };
+        let mut recall = self.recall((call, principal, &exchange.behalf), served);
+        let stall = self.settings.stall_timeout;
+        tokio::select! { biased;
+            denial = recall.recalled() => {
+                exchange.revocation = denial.revocation();
+                Err(End::Broken(denial.row(call.era)).into())
+            }
+            written = write_body(session, &mut exchange.delivered, body, true, stall) => {
+                Ok(written?)
+            }
+        }
+    }
+
+    /// Writes the head of an answer of so many bytes.
+    async fn begin(
+        &self,
+        session: &mut ServerSession,
+        exchange: &mut Exchange,
+        status: StatusCode,
+        mut headers: HeaderMap,
+        length: usize,
+    ) -> Result<(), End> {
         // Not even a length of zero on the first (RFC 9110 §8.6).
         match status {
             StatusCode::NO_CONTENT => headers.remove(header::CONTENT_LENGTH),
-            _ => headers.insert(header::CONTENT_LENGTH, body.len().into()),
+            _ => headers.insert(header::CONTENT_LENGTH, length.into()),
         };
         let head = response_head(status, headers);
         self.announce_end(session);
         exchange.status = Some(status.as_u16());
-        let stall = self.settings.stall_timeout;
-        write_head(session, head, stall).await?;
-        Ok(write_body(session, &mut exchange.delivered, body, true, stall).await?)
+        write_head(session, head, self.settings.stall_timeout).await
     }
 
     /// Tells the caller with the answer that its connection won't serve another message.

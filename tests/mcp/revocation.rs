@@ -216,6 +216,37 @@ async fn a_stream_that_nobody_reads_ends_all_the_same() {
     assert!(entry["revocation"].is_string(), "{entry}");
 }
 
+/// Nor does a caller keep a long document by taking its time for it.
+#[tokio::test]
+async fn a_document_that_is_being_read_is_cut() {
+    let text = "x".repeat(2 << 20);
+    let tool = format!(r#"{{"tools":[{{"name":"echo","description":"{text}"}}]}}"#);
+    let stub = Stub::answering(move |seen| json(&result(seen, &tool))).await;
+    let lictor = Site::to(&stub.url()).start().await;
+    let mut wire = Wire::connect_narrow_tls(lictor.mutual, &TLS_B, b"http/1.1").await;
+    let body = r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#;
+    let length = body.len();
+    wire.send(format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n\r\n{body}"
+    ))
+    .await;
+    let head = wire.head().await;
+    let length: usize = head.header("content-length").expect("a length").parse().expect("digits");
+    pull(&lictor, "spiffe", AGENT_B).await;
+    let closed = async {
+        while lictor.entries().await.iter().all(|entry| entry["kind"] != "outcome") {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(2 * SECOND, closed).await.expect("it is cut at once");
+    assert!(wire.rest().await.len() < length);
+    let closings = lictor.stop(1).await;
+    let [entry] = &closings[..] else { panic!("{closings:?}") };
+    assert_eq!((&entry["status"], &entry["complete"]), (&"revoked".into(), &false.into()));
+    assert!(entry["revocation"].is_string(), "{entry}");
+}
+
 #[tokio::test]
 async fn a_call_under_way_ends_with_its_upstreams_side() {
     let mut stub = Stub::scripted().await;
