@@ -54,7 +54,7 @@ use crate::{
 };
 use site::Site;
 
-/// How long streams get to say goodbye once the time for calls in flight is over.
+/// How long streams get to say goodbye once the time for calls in flight is over, and callers to take what was written.
 const GOODBYE: Duration = Duration::from_secs(3);
 
 /// How long a process that has handed over waits for handshakes, before it looks whether something is in flight.
@@ -340,8 +340,17 @@ async fn serve(
     }
     // What is still in flight is told so, and hears nothing of its process any more.
     let goodbye = async {
-        if timeout(GOODBYE, shared.drain.finished()).await.is_err() {
-            tracing::warn!("some calls did not end in time and are cut");
+        let mut ended = false;
+        let sent = async {
+            shared.drain.finished().await;
+            ended = true;
+            site.sent().await;
+        };
+        let all = timeout(GOODBYE, sent).await.is_ok();
+        match (all, ended) {
+            (true, _) => {}
+            (false, false) => tracing::warn!("some calls did not end in time and are cut"),
+            (false, true) => tracing::info!("some connections did not end in time and are cut"),
         }
     };
     tokio::join!(goodbye, processes::end(site.upstreams()));

@@ -15,7 +15,10 @@ use pingora::{
     protocols::{ALPN, Stream, http::ServerSession},
     server::ShutdownWatch,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::timeout,
+};
 
 use super::{
     arrival::{Application, Idle},
@@ -29,6 +32,8 @@ use crate::telemetry::Metrics;
 pub struct Connections {
     free: Arc<Semaphore>,
     most: usize,
+    /// Followed by each that carries HTTP/2, as long as it is open.
+    multiplexed: watch::Sender<()>,
 }
 
 /// An application that serves at most a given number of connections at once. Further ones are closed
@@ -46,12 +51,19 @@ impl Connections {
     /// Allows `most` at once.
     pub fn new(most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(most)), most }
+        Self { free: Arc::new(Semaphore::new(most)), most, multiplexed: watch::Sender::default() }
     }
 
     /// Those that are open now.
     pub fn open(&self) -> usize {
         self.most.saturating_sub(self.free.available_permits())
+    }
+
+    /// Waits until none is open that carries HTTP/2. When a message there has been served, the end of its answer may
+    /// still wait in the connection, which ends when it is told to stop and has sent everything. Whoever serves HTTP/1.1
+    /// writes by itself.
+    pub async fn sent(&self) {
+        self.multiplexed.closed().await;
     }
 }
 
@@ -88,9 +100,10 @@ impl<A: Application + Send + Sync + 'static> ServerApp for Limited<A> {
         let open = self.metrics.open_connection(&self.listener);
         let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
         let limit = self.first_request;
+        let multiplexed = is_http2(&session).then(|| self.connections.multiplexed.subscribe());
         // pingora's task has room for a handshake, some 9 KiB, for as long as it runs. It ends here.
         tokio::spawn(async move {
-            let _held = (place, open, counted);
+            let _held = (place, open, counted, multiplexed);
             let tls = session.get_ssl_digest();
             let connection = tls.as_deref().and_then(Connection::of);
             tokio::select! {
@@ -113,7 +126,7 @@ async fn serve<A>(app: Arc<A>, stream: Stream, shutdown: &ShutdownWatch)
 where
     A: Application + Send + Sync + 'static,
 {
-    if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+    if is_http2(&stream) {
         app.process_new(stream, shutdown).await;
         return;
     }
@@ -124,6 +137,10 @@ where
         let Some(reused) = next.map(ReusedHttpStream::consume) else { return };
         (idle.stream, settings) = reused;
     }
+}
+
+fn is_http2(stream: &Stream) -> bool {
+    matches!(stream.selected_alpn_proto(), Some(ALPN::H2))
 }
 
 /// Begins with the message whose first bytes are `first`. Not a future of its own, which would keep room for

@@ -55,24 +55,25 @@ impl Ready {
     }
 }
 
-/// Serves a listener until `closed` turns true.
+/// Serves a listener until `closed` turns true; its connections.
 pub(super) fn serve(
     ready: Ready,
     settings: &Settings,
     proxy: &Arc<Proxy>,
     metrics: &Metrics,
     closed: &watch::Receiver<bool>,
-) {
+) -> Connections {
     let (name, address) = (&settings.name, ready.address());
     let connections = Connections::new(settings.max_connections);
     let shield = Shield::new(settings.shield, metrics.clone(), name);
     let (proxy, first_request) = (Arc::clone(proxy), settings.head_timeout);
-    let app =
-        Limited::new(proxy, connections, shield.clone(), metrics.clone(), name, first_request);
+    let counted = connections.clone();
+    let app = Limited::new(proxy, counted, shield.clone(), metrics.clone(), name, first_request);
     let (mut service, sockets) = ready.bound.serve(name, app, ready.tls, shield);
     let closed = closed.clone();
     tokio::spawn(async move { service.start_service(Some(sockets), closed, 1).await });
     tracing::info!(listener = name, %address, "listening");
+    connections
 }
 
 /// Counts each refused certificate, and puts on record what the log tells of them: at most one a second,

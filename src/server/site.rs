@@ -25,6 +25,7 @@ use super::{
 use crate::{
     config::{Config, Faults},
     identity::Source,
+    listener::Connections,
     policy::{self, Policies},
     proxy::{Proxy, Shared},
     telemetry::Clock,
@@ -49,6 +50,7 @@ struct Door {
     name: String,
     address: SocketAddr,
     proxy: Arc<Proxy>,
+    connections: Connections,
 }
 
 /// The configuration in force, with what was made from it and can be made again only at a cost.
@@ -108,8 +110,9 @@ impl Site {
             let (name, address) = (settings.name.clone(), ready.address());
             let proxy = Proxy::new(Arc::clone(shared), settings, source.cloned(), inside);
             let proxy = Arc::new(proxy);
-            listeners::serve(ready, &listener.settings, &proxy, &shared.record.metrics, closed);
-            doors.push(Door { name, address, proxy });
+            let metrics = &shared.record.metrics;
+            let connections = listeners::serve(ready, &listener.settings, &proxy, metrics, closed);
+            doors.push(Door { name, address, proxy, connections });
         }
         let upstreams = plan.upstreams;
         let in_force = ArcSwap::from_pointee(InForce { config, sha256, fingerprint, upstreams });
@@ -220,6 +223,13 @@ impl Site {
             let metrics = (!follows).then(|| self.shared.record.metrics.clone());
             let patience = in_force.config.drain;
             tokio::spawn(processes::let_go(Arc::clone(upstream), patience, metrics));
+        }
+    }
+
+    /// Waits until everything that was written for callers is sent, once the listeners are closed and nothing is in flight.
+    pub(super) async fn sent(&self) {
+        for door in &self.doors {
+            door.connections.sent().await;
         }
     }
 

@@ -2,14 +2,14 @@
 
 use super::*;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const GOAWAY: u8 = 7;
 
 pub(crate) const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_HEADERS: u8 = 4;
 
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
@@ -21,7 +21,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 }
 
 /// Header fields as literals that are never indexed (RFC 7541 §6.2.2), without Huffman coding.
-fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
         block.push(0);
@@ -67,7 +67,7 @@ async fn ask(lictor: &Lictor, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
     }
 }
 
-const GOOD: [(&str, &str); 5] = [
+pub(crate) const GOOD: [(&str, &str); 5] = [
     (":method", "POST"),
     (":scheme", "https"),
     (":authority", "127.0.0.1"),

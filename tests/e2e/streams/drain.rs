@@ -1,7 +1,17 @@
 //! The end of the process: what is told, what may finish, and when it is over.
 
 use super::*;
-use crate::{CHANGE, post_whole};
+use crate::{
+    CHANGE,
+    framing::http2::{DATA, END_HEADERS, END_STREAM, GOOD, HEADERS, SETTINGS, frame, literals},
+    http::Wire,
+    post_whole,
+    subject::CALLER_TLS,
+};
+
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const ACK: u8 = 1;
 
 #[tokio::test]
 async fn what_is_idle_ends_at_once() {
@@ -98,6 +108,52 @@ async fn a_call_in_flight_finishes() {
     for entry in lictor.closings(6).await {
         assert_eq!((&entry["status"], &entry["complete"]), (&"ok".into(), &true.into()));
     }
+}
+
+/// With HTTP/2, the connection still holds the end of an answer when the call is over.
+#[tokio::test]
+async fn the_tail_of_an_answer_arrives() {
+    // More than the sockets hold, and less than that and what HTTP/2 queues.
+    let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(450 << 10));
+    let mut stub = Stub::scripted().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let mut wire = Wire::connect_narrow_tls(lictor.mutual, &CALLER_TLS, b"h2").await;
+    wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    // No window of HTTP/2 holds anything up: SETTINGS_INITIAL_WINDOW_SIZE, and that of the connection.
+    let wide = (1_u32 << 30).to_be_bytes();
+    wire.send(frame(SETTINGS, 0, 0, &[&[0, 4], &wide[..]].concat())).await;
+    wire.send(frame(WINDOW_UPDATE, 0, 0, &wide)).await;
+    wire.send(frame(HEADERS, END_HEADERS, 1, &literals(&GOOD))).await;
+    wire.send(frame(DATA, END_STREAM, 1, CALL.as_bytes())).await;
+    let call = stub.call().await;
+    let expected = result(&call.seen, &text).len();
+    lictor.terminate().await;
+    lictor.shut().await;
+    call.answer(&text).await;
+    // The caller has other things to do.
+    assert!(timeout(Duration::from_secs(1), lictor.ended()).await.is_err(), "it leaves it behind");
+    let outcome = lictor.entries().await.into_iter().find(|entry| entry["kind"] == "outcome");
+    let outcome = outcome.expect("nothing is in flight");
+    assert_eq!((&outcome["status"], &outcome["complete"]), (&"ok".into(), &true.into()));
+    let mut received = 0;
+    loop {
+        let head = wire.exactly(9).await;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let payload = wire.exactly(length).await;
+        match head[3] {
+            DATA => received += length,
+            PING if head[4] & ACK == 0 => wire.send(frame(PING, ACK, 0, &payload)).await,
+            _ => {}
+        }
+        if head[3] == DATA && head[4] & END_STREAM != 0 {
+            break;
+        }
+    }
+    assert_eq!(received, expected);
+    wire.rest().await;
+    let ended = timeout(Duration::from_secs(1), lictor.ended()).await;
+    assert!(ended.expect("there is nothing to wait for").success());
+    lictor.closings(1).await;
 }
 
 #[tokio::test]
