@@ -74,18 +74,22 @@ impl Drain {
         Ticket(Arc::clone(self))
     }
 
+    /// Waits for a phase, or a later one.
+    pub async fn reached(&self, phase: Phase) {
+        // The sender lives in `self`, so the wait can't fail.
+        let _ = self.watch().wait_for(|now| *now >= phase).await;
+    }
+
     /// Waits until even the time to end in band is over, and an exchange has to be cut.
     pub async fn over(&self) {
-        // The sender lives in `self`, so the wait can't fail.
-        let _ = self.watch().wait_for(|phase| *phase == Phase::Ending).await;
+        self.reached(Phase::Ending).await;
         sleep(LAST_WORDS).await;
     }
 
     /// Waits until a connection on which nothing happens has to end: at once when the process is told to stop, and
     /// a moment later if it has carried no message yet, since that may be on its way.
     pub async fn idle_over(&self, warm: bool) {
-        // The sender lives in `self`, so the wait can't fail.
-        let _ = self.watch().wait_for(|phase| *phase > Phase::Running).await;
+        self.reached(Phase::Draining).await;
         if !warm {
             sleep(FIRST_WORDS).await;
         }

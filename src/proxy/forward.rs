@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read, behalf, headers};
+use super::{Halt, Proxy, Read, behalf, drain::Phase, headers, listening::listens};
 use crate::{
     denial::Denial,
     exchange::Exchange,
@@ -15,7 +15,8 @@ use crate::{
 
 impl Proxy {
     /// Sends the judged bytes and waits for the head of the answer. The wait ends when the caller leaves
-    /// or the time is over; either drops the upstream's connection or stream with it.
+    /// or the time is over; either drops the upstream's connection or stream with it. Servers may keep a stream
+    /// that only listens waiting for its head until there is something to hear.
     pub(super) async fn forward(
         &self,
         session: &mut ServerSession,
@@ -56,6 +57,9 @@ impl Proxy {
         let answer = tokio::select! { biased;
             // First of all: what was revoked since it was judged is never sent.
             denial = recall.recalled() => return Err(denial.into()),
+            () = self.shared.drain.reached(Phase::Draining), if listens(call) => {
+                return Err(Denial::Draining.into());
+            }
             answer = self.while_wanted(session, opening) => answer?,
         };
         read.reservation = None;

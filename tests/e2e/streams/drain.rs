@@ -186,6 +186,33 @@ async fn streams_that_only_listen_end_well() {
     }
 }
 
+/// Some servers send the head of such a stream with its first event.
+#[tokio::test]
+async fn streams_whose_head_has_not_come_end_as_well() {
+    let mut stub = Stub::scripted().await;
+    let mut lictor = Lictor::start(&stub.url()).await;
+    let mut waiting = Vec::new();
+    for transport in TRANSPORTS {
+        let mut caller = lictor.caller(transport).await;
+        let request = caller.request("GET", whole(""));
+        let answer = tokio::spawn(async move { caller.send(request).await.whole().await });
+        waiting.push((answer, stub.call().await));
+    }
+    lictor.terminate().await;
+    let ending = async {
+        for (answer, mut call) in waiting {
+            let answer = answer.await.expect("no panic");
+            assert_eq!((answer.status, answer.kind().as_str()), (503, "draining"));
+            call.abandoned().await;
+        }
+        assert!(lictor.ended().await.success());
+    };
+    timeout(Duration::from_secs(5), ending).await.expect("at once");
+    for entry in lictor.closings(3).await {
+        assert_eq!(entry["status"], "draining");
+    }
+}
+
 /// Sends events until nobody takes any for a while.
 async fn fill(call: &mut Call) {
     let event = crate::stub::chunk(format!("data: {}\n\n", "x".repeat(60 << 10)).as_bytes());
