@@ -11,10 +11,10 @@ use std::sync::{
 
 use bytes::{Bytes, BytesMut};
 use http::header;
-use pingora::protocols::http::ServerSession;
+use pingora::{ErrorType, protocols::http::ServerSession};
 
-use super::head;
-use crate::denial::Denial;
+use super::{Halt, head};
+use crate::{denial::Denial, exchange::End};
 
 /// Memory that is taken at the beginning of a body at most, beyond what has come of it.
 const USUAL: usize = 64 * 1024;
@@ -94,28 +94,29 @@ pub(super) async fn read(
     session: &mut ServerSession,
     limit: usize,
     budget: &Arc<Budget>,
-) -> Result<(Bytes, Reservation), Denial> {
+) -> Result<(Bytes, Reservation), Halt> {
     let mut reservation = budget.reserve();
     let announced = announced_length(session);
     if announced.is_some_and(|length| length > limit) {
-        return Err(Denial::TooLarge { limit });
+        return Err(Denial::TooLarge { limit }.into());
     }
+    // pingora's own is for each read, and ends a body that may take longer.
+    session.set_read_timeout(None);
     if head::expects_continue(&session.req_header().headers) && !session.is_body_empty() {
         // pingora takes any answer before the end of the body for the last one on the connection.
         let keep_alive = session.get_keepalive();
-        session.write_continue_response().await.map_err(|_| Denial::RequestTimeout)?;
+        session.write_continue_response().await.map_err(|_| End::CallerGone)?;
         session.set_keepalive(keep_alive);
     }
     let mut whole = BytesMut::new();
     loop {
         let part = session.read_request_body().await;
-        let Some(part) = part.map_err(|_| Denial::Framing("the body is cut or badly framed"))?
-        else {
+        let Some(part) = part.map_err(|error| broken(error.etype()))? else {
             return Ok((whole.freeze(), reservation));
         };
         let length = whole.len() + part.len();
         if length > limit {
-            return Err(Denial::TooLarge { limit });
+            return Err(Denial::TooLarge { limit }.into());
         }
         reservation.resize(length)?;
         if whole.is_empty() && announced == Some(length) {
@@ -123,7 +124,8 @@ pub(super) async fn read(
             let rest = session.read_request_body().await;
             return match rest {
                 Ok(None) => Ok((part, reservation)),
-                Ok(Some(_)) | Err(_) => Err(Denial::Framing("the body is longer than announced")),
+                Ok(Some(_)) => Err(Denial::Framing("the body is longer than announced").into()),
+                Err(error) => Err(broken(error.etype())),
             };
         }
         if whole.is_empty() {
@@ -134,6 +136,15 @@ pub(super) async fn read(
     }
 }
 
+/// What it means that no more of a body can be read. With HTTP/2 the library has reset the stream itself where the
+/// framing is wrong, so nobody can be told there either.
+fn broken(error: &ErrorType) -> Halt {
+    match error {
+        ErrorType::ConnectionClosed | ErrorType::ReadError => End::CallerGone.into(),
+        _ => Denial::Framing("the body is badly framed").into(),
+    }
+}
+
 fn announced_length(session: &ServerSession) -> Option<usize> {
     let value = session.get_header(header::CONTENT_LENGTH)?;
     value.to_str().ok()?.parse().ok()
@@ -141,7 +152,31 @@ fn announced_length(session: &ServerSession) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncWriteExt, duplex},
+        time::timeout,
+    };
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_body_ends_by_our_time_or_by_its_caller() {
+        let (near, mut far) = duplex(1024);
+        let half = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab";
+        far.write_all(half).await.unwrap();
+        let mut session = ServerSession::new_http1(Box::new(near));
+        assert!(session.read_request().await.unwrap());
+        let budget = Budget::new(10);
+        let waiting = timeout(Duration::from_millis(10), read(&mut session, 10, &budget)).await;
+        assert!(waiting.is_err());
+        // Sixty seconds, unless it is said otherwise.
+        assert_eq!(session.get_read_timeout(), None);
+        drop(far);
+        let read = read(&mut session, 10, &budget).await;
+        assert!(matches!(read, Err(Halt::Caller(End::CallerGone))));
+    }
 
     #[test]
     fn the_budget_is_given_back() {

@@ -11,7 +11,7 @@ use pingora::{http::RequestHeader, protocols::http::ServerSession};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
-use super::{Proxy, Read, body, head, listening::Wanted, route::Way, sse_endpoint::Leg};
+use super::{Halt, Proxy, Read, body, head, listening::Wanted, route::Way, sse_endpoint::Leg};
 use crate::{
     denial::Denial,
     exchange::{Exchange, Taken},
@@ -28,7 +28,7 @@ impl Proxy {
         session: &mut ServerSession,
         exchange: &mut Exchange,
         way: &mut Option<Way>,
-    ) -> Result<Read, Denial> {
+    ) -> Result<Read, Halt> {
         let target = head::check(session)?;
         let (principal, peer) = self.identify(session)?;
         let owner = principal.id.shared();

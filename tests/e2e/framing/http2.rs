@@ -1,6 +1,7 @@
 //! HTTP/2 heads that no library would send, written frame by frame.
 
 use super::*;
+use crate::http::{Caller, within};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -115,6 +116,38 @@ async fn streams_that_are_reset_at_once_cost_nothing() {
     assert!(left <= files && after < before + (8 << 10), "{before} KiB, {after} KiB; {left}");
     assert_eq!(stub.requests(), 2, "nothing of it is forwarded");
     lictor.stop_with(|closings| closings >= 2).await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_given_up_reaches_nobody() {
+    let stub = Stub::json().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    let reset = frame(RESET, 0, 1, &[0, 0, 0, 8]);
+    for (read, last) in [(3, Some(reset)), (5, None)] {
+        let mut wire = lictor.wire_http2().await;
+        wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        wire.send(frame(SETTINGS, 0, 0, &[])).await;
+        wire.send(frame(HEADERS, END_HEADERS, 1, &literals(&GOOD))).await;
+        wire.send(frame(DATA, 0, 1, &CALL.as_bytes()[..read])).await;
+        let sample = format!("lictor_bodies_in_flight_bytes {read}\n");
+        let reading = async {
+            loop {
+                let mut scraper = Caller::plain(lictor.administration()).await;
+                let request = scraper.request_to("GET", "/metrics", whole(""));
+                if scraper.send(request).await.whole().await.text().contains(&sample) {
+                    return;
+                }
+            }
+        };
+        within("a part of a body", reading).await;
+        if let Some(last) = last {
+            wire.send(last).await;
+        }
+    }
+    assert_eq!(stub.connections(), 0);
+    for entry in lictor.stop(2).await {
+        assert_eq!(entry["status"], "client_gone");
+    }
 }
 
 #[tokio::test]
