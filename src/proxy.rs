@@ -260,7 +260,9 @@ impl Proxy {
         }
         self.announce_end(&mut session);
         let settings = HttpPersistentSettings::for_session(&session);
-        let stream = session.finish().await.ok()??;
+        // It may have to write, to tell the end of TLS.
+        let finished = timeout(self.settings.stall_timeout, session.finish()).await;
+        let stream = finished.ok()?.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(stream, settings))
     }
 
