@@ -102,7 +102,7 @@ pub(super) async fn read(
     }
     // pingora's own is for each read, and ends a body that may take longer.
     session.set_read_timeout(None);
-    if head::expects_continue(&session.req_header().headers) && !session.is_body_empty() {
+    if head::expects_continue(session.req_header()) && !session.is_body_empty() {
         // pingora takes any answer before the end of the body for the last one on the connection.
         let keep_alive = session.get_keepalive();
         session.write_continue_response().await.map_err(|_| End::CallerGone)?;

@@ -7,7 +7,7 @@
 
 use http::{HeaderMap, Method, Version, header};
 use memchr::{memchr, memchr2};
-use pingora::protocols::http::ServerSession;
+use pingora::{http::RequestHeader, protocols::http::ServerSession};
 
 use super::route::Target;
 use crate::denial::Denial;
@@ -65,9 +65,10 @@ pub(super) fn check(session: &ServerSession) -> Result<Target, Denial> {
     target(session)
 }
 
-/// Whether the caller waits for `100 Continue`.
-pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(header::EXPECT).is_some_and(is_continue)
+/// Whether the caller waits for `100 Continue`. Callers of HTTP/1.0 don't know it (RFC 9110 §10.1.1).
+pub(super) fn expects_continue(request: &RequestHeader) -> bool {
+    request.version != Version::HTTP_10
+        && request.headers.get(header::EXPECT).is_some_and(is_continue)
 }
 
 fn is_continue(value: &http::HeaderValue) -> bool {

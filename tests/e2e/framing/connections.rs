@@ -166,5 +166,11 @@ async fn a_client_of_http_1_0_is_served_and_sees_the_end() {
     assert_eq!(answer.header("transfer-encoding"), None);
     wire.ends().await;
     assert_eq!(stub.only().head.start, "POST /mcp HTTP/1.1");
-    lictor.stop(1).await;
+    // What it expects isn't looked at.
+    let expect = "Expect: 100-continue\r\n";
+    let text = post_whole(expect, CALL).replace("HTTP/1.1", "HTTP/1.0");
+    let mut wire = lictor.wire().await;
+    wire.send(text).await;
+    assert_eq!(wire.head().await.status(), 200);
+    lictor.stop(2).await;
 }
