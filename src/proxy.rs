@@ -185,7 +185,8 @@ struct Read {
     live: Option<Inbound>,
     /// The header of the next hop of an outbound one.
     hop: Option<HeaderValue>,
-    /// Held until the upstream has taken the body.
+    /// Held until the upstream answers. It has taken the body then, unless it answers early: what it reads later is
+    /// kept for it and not counted, which can't be more than one body of each stream that is open.
     reservation: Option<Reservation>,
 }
 

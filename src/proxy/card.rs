@@ -3,6 +3,8 @@
 //! Everybody whom the policies permit gets the same card. The one for known callers (`GetExtendedAgentCard`) comes
 //! with an answer and is rewritten there, by the same rules.
 
+use std::pin::pin;
+
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use pingora::protocols::http::ServerSession;
 
@@ -41,7 +43,14 @@ impl Proxy {
         let upstream = &*served.server;
         let card = match (read.card.take(), read.ticket.take()) {
             (Some(card), _) => Ok(card),
-            (None, Some(ticket)) => served.upstream.card(ticket).await,
+            (None, Some(ticket)) => {
+                let fetching = pin!(served.upstream.card(ticket));
+                let mut recall = self.recall((call, principal, &exchange.behalf), served);
+                tokio::select! { biased;
+                    denial = recall.recalled() => return Err(denial.into()),
+                    fetched = self.while_wanted(session, fetching) => fetched?,
+                }
+            }
             (None, None) => return Err(Denial::NoRoute.into()),
         };
         let card = card.map_err(|error| {

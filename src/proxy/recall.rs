@@ -1,9 +1,9 @@
 //! A call that is under way and has to end, because something that it has to do with was revoked.
 //!
-//! Every wait for a token or an answer and every stream is raced against this; the short one for a place isn't,
-//! since nothing is sent before the next look. What waits is refused, its answer never asked for or withheld; a
-//! stream ends in band. Either drops the upstream's side at once, which is all that can be done about a call that
-//! a server works on already.
+//! Every wait for a token, a card or an answer, every stream and every long document is raced against this; the
+//! short wait for a place isn't, since nothing is sent before the next look. What waits is refused, its answer never
+//! asked for or withheld; a stream ends in band, and a document is cut. Each drops the upstream's side at once, which is
+//! all that can be done about a call that a server works on already.
 
 use tokio::sync::watch;
 

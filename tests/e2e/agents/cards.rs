@@ -1,5 +1,9 @@
 //! The card of an agent, wherever callers look for it.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::*;
 
 const CARD: &str = r#"{"name":"planner","description":"plans","version":"1","skills":[],
@@ -88,6 +92,27 @@ async fn without_a_card_there_is_none() {
     let request = caller.request_to("GET", "/agent/.well-known/agent-card.json", whole(""));
     assert_eq!(caller.send(request).await.whole().await.status, 404);
     lictor.stop(1).await;
+}
+
+#[tokio::test]
+async fn a_card_is_not_waited_for_when_its_caller_has_left() {
+    let mut agent = Stub::scripted().await;
+    let lictor = in_front_of(&agent).await;
+    for transport in TRANSPORTS {
+        let mut caller = lictor.caller(transport).await;
+        let request = caller.request_to("GET", "/agent/.well-known/agent-card.json", whole(""));
+        let mut call = tokio::select! {
+            reply = caller.send(request) => panic!("an answer: {reply:?}"),
+            call = agent.call() => call,
+        };
+        drop(caller);
+        // Fetching it may take ten.
+        let abandoned = timeout(Duration::from_secs(3), call.abandoned()).await;
+        abandoned.unwrap_or_else(|_| panic!("{transport:?}: it goes on"));
+    }
+    for entry in lictor.stop(3).await {
+        assert_eq!(entry["status"], "client_gone");
+    }
 }
 
 #[tokio::test]
