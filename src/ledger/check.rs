@@ -63,6 +63,9 @@ pub enum Fault {
     /// What the entry says of the chain before this one isn't what is there.
     #[error("chain `{0}` doesn't reach, or isn't, what this entry says of it")]
     Previous(String),
+    /// The entry says where a chain ended, and that isn't where it ends: nobody who may write does so after that.
+    #[error("chain `{0}` goes on after the end that this entry says it had")]
+    Outgrown(String),
     /// The chain that the entry names isn't in the ledger.
     #[error("chain `{0}`, which this entry names, is not there")]
     PreviousMissing(String),

@@ -58,6 +58,8 @@ struct Claim {
     segment: String,
     offset: u64,
     previous: Previous,
+    /// Whether it says that the chain ends there, and not only that it got there.
+    settles: bool,
 }
 
 /// The first line that is not what was written.
@@ -105,7 +107,7 @@ pub fn verify(directory: &Path) -> io::Result<Report> {
 
 /// Verifies all chains of a ledger, in the order in which they began, each with its directory. Each has to be
 /// sound in itself, and what one says of another has to be so: a chain that was cut off before the place
-/// that its successor names is damage of the entry that names it.
+/// that its successor names, or goes on after its successor said how it ended, is damage of the entry that says so.
 ///
 /// # Errors
 /// Only if the files can't be read; damage is part of the reports.
@@ -153,7 +155,7 @@ impl Report {
 
     /// Whether it says how the chain before it ended.
     pub(super) fn has_settled(&self) -> bool {
-        self.claims.iter().any(|claim| claim.seq > 0)
+        self.claims.iter().any(|claim| claim.settles)
     }
 
     /// Holds what was said of an older chain against it.
@@ -168,8 +170,15 @@ impl Report {
             let found = older.heads.get(&claim.previous.entries);
             if found.map(|head| HEXLOWER.encode(head)).as_ref() != Some(&claim.previous.head) {
                 self.object(claim, Fault::Previous);
+            } else if claim.settles && older.goes_on_after(claim.previous.entries) {
+                self.object(claim, Fault::Outgrown);
             }
         }
+    }
+
+    /// Whether anything follows so many entries. Half a line counts: the next start would write of it.
+    fn goes_on_after(&self, entries: u64) -> bool {
+        self.entries > entries || self.torn.is_some()
     }
 
     /// What is left was said of chains that aren't there.
@@ -180,7 +189,7 @@ impl Report {
     }
 
     fn object(&mut self, claim: Claim, fault: impl FnOnce(String) -> Fault) {
-        let Claim { seq, segment, offset, previous } = claim;
+        let Claim { seq, segment, offset, previous, settles: _ } = claim;
         let damage = Damage { seq, segment, offset, fault: fault(previous.chain) };
         self.damage.get_or_insert(damage);
     }
@@ -266,7 +275,8 @@ impl Walk {
                 Ok(head) => {
                     if let Some(previous) = head.previous.clone() {
                         let (segment, offset) = (segment.name(), pieces.offset);
-                        self.claims.push(Claim { seq, segment, offset, previous });
+                        let settles = head.kind == "settled";
+                        self.claims.push(Claim { seq, segment, offset, previous, settles });
                     }
                     self.note(seq, head);
                 }

@@ -87,6 +87,56 @@ async fn the_successor_says_how_the_chain_before_it_ended() {
     assert_eq!(faults(here).len(), 1, "nothing covers it up");
 }
 
+/// Links one more line to a chain, as anybody can who may write the file.
+fn forge(directory: &Path, fields: &str) {
+    let (report, path) = (sound(directory), directory.join(segment::file_name(0)));
+    let (chain, head) = (report.chain.expect("a chain"), report.head.expect("a head"));
+    let entry = format!(
+        r#"{{"chain":"{chain}",{fields},"seq":{},"ts":"2099-01-01T00:00:00.000000Z","v":1}}"#,
+        report.entries,
+    );
+    let hash = data_encoding::HEXLOWER.encode(&link_hash(&head, entry.as_bytes()));
+    let text = fs::read_to_string(&path).expect("readable");
+    fs::write(path, format!("{text}{entry}\t{hash}\n")).expect("written");
+}
+
+#[test]
+fn what_is_added_to_a_chain_that_has_ended_is_a_forgery() {
+    for fields in [r#""kind":"outcome""#, r#""kind":"denied""#, r#""kind":"recovered""#] {
+        let directory = directory();
+        let here = directory.path();
+        let old = open(here);
+        let new = succeed(here, &old.tip());
+        old.record(entry(Event::Outcome, 1));
+        let chain = old.chain().to_owned();
+        old.close();
+        forge(here, r#""kind":"config""#);
+        assert_eq!(faults(here), [], "nobody has said yet how it ended");
+        new.settle().expect("settled");
+        new.close();
+        assert_eq!(faults(here), []);
+        forge(here, fields);
+        assert_eq!(faults(here), [(1, 1, Fault::Outgrown(chain.clone()))], "{fields}");
+        open(here).close();
+        assert_eq!(faults(here), [(1, 1, Fault::Outgrown(chain))], "nothing covers it up");
+    }
+    // Half a line is told before a start makes an entry of it.
+    let directory = directory();
+    let here = directory.path();
+    let old = open(here);
+    let new = succeed(here, &old.tip());
+    let chain = old.chain().to_owned();
+    old.close();
+    new.settle().expect("settled");
+    new.close();
+    let path = here.join(segment::file_name(0));
+    let text = fs::read_to_string(&path).expect("readable");
+    fs::write(&path, text + "{\"half").expect("written");
+    assert_eq!(faults(here), [(1, 1, Fault::Outgrown(chain.clone()))]);
+    open(here).close();
+    assert_eq!(faults(here), [(1, 1, Fault::Outgrown(chain))]);
+}
+
 #[test]
 fn nobody_else_starts_while_one_of_them_is_written() {
     let directory = directory();
