@@ -37,7 +37,8 @@ enum Command {
     Verify(Verify),
     /// List entries, oldest first.
     List(List),
-    /// Put a chain that can't go on aside; the next start begins a new one that names it.
+    /// Put a chain that can't go on aside; the next start begins a new one that names it, or, if it isn't the
+    /// newest, goes on with that and says there what was put aside.
     Replace(Replace),
 }
 
@@ -161,6 +162,9 @@ pub(super) fn describe(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
         _ => writeln!(out, "no entries: nothing to verify, and nothing is proven")?,
     }
+    for chain in &report.put_aside {
+        writeln!(out, "put aside {}: not held against what is said of it here", printable(chain))?;
+    }
     for gap in &report.gaps {
         writeln!(out, "gap       entry {}: {} entries lost", gap.seq, gap.count)?;
     }
@@ -260,7 +264,14 @@ impl Replace {
                 let chain = printable(&previous.chain);
                 writeln!(out, "chain     {chain}: {} entries verified", previous.entries)?;
                 writeln!(out, "moved to  {}", replaced.moved_to.display())?;
-                writeln!(out, "the next start begins a new chain that names this one")?;
+                if replaced.newest {
+                    writeln!(out, "the next start begins a new chain that names this one")?;
+                } else {
+                    writeln!(
+                        out,
+                        "the next start goes on with the newest chain, and says so there"
+                    )?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => {

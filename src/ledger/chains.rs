@@ -32,6 +32,14 @@ pub(super) fn place(ledger: &Path, directories: &[PathBuf]) -> (PathBuf, PathBuf
     (ledger.join(&name), ledger.join(format!("{name}.new")))
 }
 
+/// Whether the next start goes on with the chain in this directory, or begins one there.
+pub(super) fn is_newest(directory: &Path) -> io::Result<bool> {
+    let directory = fs::canonicalize(directory)?;
+    let number_here = number(&directory);
+    let ledger = directory.parent().filter(|_| number_here.is_some()).unwrap_or(&directory);
+    Ok(directories(ledger)?.last().and_then(|last| number(last)) == number_here)
+}
+
 fn number(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()
 }

@@ -69,6 +69,9 @@ pub enum Fault {
     /// The chain that the entry names isn't in the ledger.
     #[error("chain `{0}`, which this entry names, is not there")]
     PreviousMissing(String),
+    /// The directory of a later chain, without a chain and without one that was put aside.
+    #[error("a chain began in this directory, and nothing of it is left")]
+    Emptied,
     /// The directory once held a chain, and its segments are gone.
     #[error("the segments of chain `{0}` are gone")]
     Missing(String),

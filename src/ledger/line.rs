@@ -25,7 +25,7 @@ pub(super) const VERSION: u64 = 1;
 pub(super) const MAX_LINE: usize = 64 * 1024;
 /// Every kind of entry that version 1 knows. `approval`, `lease`, `checkpoint`, `segment_open` and
 /// `segment_seal` are reserved.
-pub(super) const KINDS: [&str; 14] = [
+pub(super) const KINDS: [&str; 15] = [
     "approval",
     "checkpoint",
     "config",
@@ -36,6 +36,7 @@ pub(super) const KINDS: [&str; 14] = [
     "lease",
     "outcome",
     "recovered",
+    "replaced",
     "revocation",
     "segment_open",
     "segment_seal",
@@ -72,6 +73,8 @@ pub(super) enum Body {
     Gap { count: u64, first: Stamp },
     /// How the chain ended that this one follows.
     Settled { previous: Previous },
+    /// Another chain than this one was put aside, and how much of it verified.
+    Replaced { previous: Previous },
 }
 
 /// Where the chain stands: what the next entry needs to know.
@@ -195,15 +198,19 @@ impl Place<'_> {
                 line.label("kind", "gap");
                 line.number("seq", self.seq);
             }
-            Body::Settled { previous } => {
-                line.text("chain", self.chain);
-                line.label("kind", "settled");
-                line.previous("previous", previous);
-                line.number("seq", self.seq);
-            }
+            Body::Settled { previous } => self.write_of("settled", previous, line),
+            Body::Replaced { previous } => self.write_of("replaced", previous, line),
         }
         line.stamp("ts", self.ts);
         line.number("v", VERSION);
+    }
+
+    /// What is said of another chain.
+    fn write_of(&self, kind: &'static str, previous: &Previous, line: &mut Object<'_>) {
+        line.text("chain", self.chain);
+        line.label("kind", kind);
+        line.previous("previous", previous);
+        line.number("seq", self.seq);
     }
 
     fn write_call(&self, entry: &Entry, line: &mut Object<'_>) {

@@ -141,10 +141,11 @@ impl Ledger {
         store: impl FnOnce(Segments) -> S,
         queue: impl FnOnce(Tip) -> Queue,
     ) -> io::Result<Self> {
-        let Opened { chain, tip, segments, lock, owed, predecessor } = opened;
+        let Opened { chain, tip, segments, lock, owed, noted, predecessor } = opened;
         let mut writer = Writer::new(Arc::clone(&chain), tip, store(segments), lock);
         let now = Stamp::now();
         writer.append(owed.iter().map(|body| (now, body)))?;
+        noted.iter().try_for_each(|directory| replace::forget(directory))?;
         let queue = Arc::new(queue(writer.tip()));
         let thread = thread::Builder::new().name("ledger".to_owned()).spawn({
             let queue = Arc::clone(&queue);

@@ -5,8 +5,9 @@
 //! it: going on would bury it. Intents without a closing entry get `recovered` with status `unknown`,
 //! which is the honest answer for a call that may or may not have run.
 //!
-//! A start takes every chain of the ledger in this way, and goes on with the newest. While somebody writes
-//! one of them, only a process that takes over from it starts: it begins a chain of its own.
+//! A start takes every chain of the ledger in this way, and goes on with the newest, which says what was put
+//! aside of the others. While somebody writes one of them, only a process that takes over from it starts: it
+//! begins a chain of its own.
 
 use std::{
     error::Error,
@@ -26,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     chains::{self, directories},
-    check::Depth,
+    check::{Depth, Fault},
     genesis::{Genesis, GenesisLine, Previous, new_chain},
     line::{Body, Tip},
     replace,
@@ -106,6 +107,8 @@ pub(super) struct Opened {
     pub(super) lock: File,
     /// What has to be written before anything else.
     pub(super) owed: Vec<Body>,
+    /// Where a chain was put aside, and the note of it can go when `owed` is written.
+    pub(super) noted: Vec<PathBuf>,
     /// Where the chain is that this one follows, while somebody still writes it.
     pub(super) predecessor: Option<PathBuf>,
 }
@@ -115,11 +118,15 @@ pub(super) fn open(ledger: &Path, genesis: &Genesis) -> Result<Opened, OpenError
     make_directory(ledger).map_err(io(ledger, "created"))?;
     let mut chains = directories(ledger).map_err(io(ledger, "read"))?;
     let newest = chains.pop().unwrap_or_else(|| ledger.to_owned());
-    let mut settled = Vec::new();
+    let (mut settled, mut aside) = (Vec::new(), Vec::new());
     for chain in &chains {
-        settled.extend(settle(chain)?);
+        match settle(chain)? {
+            Some(previous) => settled.push(previous),
+            None => aside.extend(put_aside(chain)?),
+        }
     }
-    let (mut opened, report) = go_on(&newest, genesis)?;
+    let (mut opened, report) = go_on(ledger, &newest, genesis)?;
+    opened.tell(aside, &report);
     let follows = |previous: &Previous| report.follows(&previous.chain);
     if let Some(previous) = settled.into_iter().find(follows)
         && !report.has_settled()
@@ -136,7 +143,7 @@ pub(super) fn succeed(
     previous: &Previous,
 ) -> Result<Opened, OpenError> {
     let chains = directories(ledger).map_err(io(ledger, "read"))?;
-    let mut predecessor = None;
+    let (mut predecessor, mut aside) = (None, Vec::new());
     for chain in &chains {
         let recorded = recorded_chain(chain).map_err(io(chain, "read"))?;
         if recorded.as_ref() == Some(&previous.chain) {
@@ -145,7 +152,8 @@ pub(super) fn succeed(
         }
         // One that somebody writes is none of ours.
         match settle(chain) {
-            Ok(_) | Err(OpenError::InUse(_)) => {}
+            Ok(None) => aside.extend(put_aside(chain)?),
+            Ok(Some(_)) | Err(OpenError::InUse(_)) => {}
             Err(error) => return Err(error),
         }
     }
@@ -165,8 +173,27 @@ pub(super) fn succeed(
     fs::rename(&draft, &place)
         .and_then(|()| sync_directory(ledger))
         .map_err(io(&place, "created"))?;
-    let (opened, _) = go_on(&place, genesis)?;
+    let (mut opened, report) = go_on(ledger, &place, genesis)?;
+    opened.tell(aside, &report);
     Ok(Opened { predecessor, ..opened })
+}
+
+/// What no chain says yet of one that was put aside in a directory.
+fn put_aside(directory: &Path) -> Result<Option<(PathBuf, Previous)>, OpenError> {
+    let noted = replace::noted(directory).map_err(io(directory, "read"))?;
+    Ok(noted.map(|previous| (directory.to_owned(), previous)))
+}
+
+impl Opened {
+    /// Records what was put aside, unless a start did that was cut short before it forgot the notes.
+    fn tell(&mut self, aside: Vec<(PathBuf, Previous)>, report: &Report) {
+        for (directory, previous) in aside {
+            if !report.tells_of(&previous) {
+                self.owed.push(Body::Replaced { previous });
+            }
+            self.noted.push(directory);
+        }
+    }
 }
 
 /// Closes what the last writer of a chain left open, and says how far the chain goes. `None` if there is none.
@@ -174,6 +201,7 @@ pub(super) fn settle(directory: &Path) -> Result<Option<Previous>, OpenError> {
     let lock = lock(directory)?;
     let report = sound(directory)?;
     let Some(chain) = report.chain.clone() else { return Ok(None) };
+    replace::forget(directory).map_err(io(directory, "written"))?;
     let owed = owed(directory, &report).map_err(io(directory, "read"))?;
     let mut tip = report.tip;
     if !owed.is_empty() {
@@ -187,7 +215,11 @@ pub(super) fn settle(directory: &Path) -> Result<Option<Previous>, OpenError> {
 }
 
 /// Opens the chain in a directory, or begins one that follows nothing but a chain that was put aside.
-fn go_on(directory: &Path, genesis: &Genesis) -> Result<(Opened, Report), OpenError> {
+fn go_on(
+    ledger: &Path,
+    directory: &Path,
+    genesis: &Genesis,
+) -> Result<(Opened, Report), OpenError> {
     let lock = lock(directory)?;
     let mut report = sound(directory)?;
     let chain = match &report.chain {
@@ -199,6 +231,10 @@ fn go_on(directory: &Path, genesis: &Genesis) -> Result<(Opened, Report), OpenEr
         }
         None => {
             let previous = replace::noted(directory).map_err(io(directory, "read"))?;
+            if previous.is_none() && directory != ledger {
+                let source = Damage::whole(Fault::Emptied);
+                return Err(OpenError::Damaged { directory: directory.to_owned(), source });
+            }
             let (chain, tip) = begin(directory, genesis, previous.as_ref())?;
             report.tip = tip;
             chain
@@ -208,7 +244,8 @@ fn go_on(directory: &Path, genesis: &Genesis) -> Result<(Opened, Report), OpenEr
     let segments = last_segment(directory)?;
     let owed = owed(directory, &report).map_err(io(directory, "read"))?;
     let (chain, tip) = (chain.into(), report.tip);
-    Ok((Opened { chain, tip, segments, lock, owed, predecessor: None }, report))
+    let noted = Vec::new();
+    Ok((Opened { chain, tip, segments, lock, owed, noted, predecessor: None }, report))
 }
 
 /// Replays a chain, and sets a half-written end aside.
@@ -312,7 +349,7 @@ pub(super) fn write_new(directory: &Path, name: &str, bytes: &[u8]) -> io::Resul
     sync_directory(directory)
 }
 
-fn record_chain(directory: &Path, chain: &str) -> io::Result<()> {
+pub(super) fn record_chain(directory: &Path, chain: &str) -> io::Result<()> {
     match recorded_chain(directory)? {
         Some(recorded) if recorded == chain => Ok(()),
         Some(_) | None => write_new(directory, CHAIN_FILE, format!("{chain}\n").as_bytes()),

@@ -5,7 +5,7 @@
 //! far the chain is complete and never just that it is valid.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     fs, io, mem,
     path::{Path, PathBuf},
 };
@@ -35,6 +35,8 @@ pub struct Report {
     pub signed_by: Option<SignedBy>,
     /// The chain that this one took the place of.
     pub previous: Option<Previous>,
+    /// Chains that it names and that were put aside, so that nothing shows whether they were as it says.
+    pub put_aside: BTreeSet<String>,
     /// Where verification ended, if before the end. Nothing after it is reported.
     pub damage: Option<Damage>,
     /// Ids of calls with an intent and no closing entry, oldest first.
@@ -76,6 +78,13 @@ pub struct Damage {
     pub fault: Fault,
 }
 
+impl Damage {
+    /// What is wrong with a directory as a whole.
+    pub(super) fn whole(fault: Fault) -> Self {
+        Self { seq: 0, segment: CHAIN_FILE.to_owned(), offset: 0, fault }
+    }
+}
+
 /// A `gap` entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
@@ -114,6 +123,7 @@ pub fn verify(directory: &Path) -> io::Result<Report> {
 pub fn verify_all(ledger: &Path) -> io::Result<Vec<(PathBuf, Report)>> {
     let directories = directories(ledger)?;
     let mut reports: Vec<(PathBuf, Report)> = Vec::new();
+    let mut put_aside = HashSet::new();
     // From the newest on: what a chain says of an older one was true when it was said, and is true for good.
     for (index, directory) in directories.iter().enumerate().rev() {
         let claims = || reports.iter().flat_map(|(_, report)| &report.claims);
@@ -122,29 +132,21 @@ pub fn verify_all(ledger: &Path) -> io::Result<Vec<(PathBuf, Report)>> {
         for (_, newer) in &mut reports {
             newer.compare(&report);
         }
-        if index == 0 || was_replaced(&directories, &report)? {
-            // The first chain, and one that takes the place of a damaged one, follow nothing that verifies.
+        let put_aside_here = replace::put_aside(directory)?;
+        if index == 0 {
+            // It follows nothing but what was put aside, which may have been taken elsewhere since.
             report.claims.clear();
+        } else if report.chain.is_none() && put_aside_here.is_empty() {
+            report.damage.get_or_insert(Damage::whole(Fault::Emptied));
         }
+        put_aside.extend(put_aside_here);
         reports.push((directory.clone(), report));
     }
     for (_, report) in &mut reports {
-        report.compare_with_nothing();
+        report.compare_with_nothing(&put_aside);
     }
     reports.reverse();
     Ok(reports)
-}
-
-/// Whether a chain took the place of one that was put aside.
-fn was_replaced(directories: &[PathBuf], report: &Report) -> io::Result<bool> {
-    let Some(previous) = &report.previous else { return Ok(false) };
-    let name = replace::aside(&previous.chain);
-    for directory in directories {
-        if directory.join(&name).try_exists()? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 impl Report {
@@ -158,6 +160,12 @@ impl Report {
         self.claims.iter().any(|claim| claim.settles)
     }
 
+    /// Whether it says of another chain that it was put aside.
+    pub(super) fn tells_of(&self, put_aside: &Previous) -> bool {
+        let told = |claim: &Claim| claim.seq > 0 && !claim.settles && claim.previous == *put_aside;
+        self.claims.iter().any(told)
+    }
+
     /// Holds what was said of an older chain against it.
     fn compare(&mut self, older: &Report) {
         let Some(chain) = &older.chain else { return };
@@ -167,7 +175,10 @@ impl Report {
                 self.claims.push(claim);
                 continue;
             }
-            let found = older.heads.get(&claim.previous.entries);
+            let found = match claim.previous.entries {
+                0 => Some(&Tip::GENESIS.head),
+                entries => older.heads.get(&entries),
+            };
             if found.map(|head| HEXLOWER.encode(head)).as_ref() != Some(&claim.previous.head) {
                 self.object(claim, Fault::Previous);
             } else if claim.settles && older.goes_on_after(claim.previous.entries) {
@@ -181,10 +192,15 @@ impl Report {
         self.entries > entries || self.torn.is_some()
     }
 
-    /// What is left was said of chains that aren't there.
-    fn compare_with_nothing(&mut self) {
+    /// What is left was said of chains that aren't there. Of one that was put aside nothing can be held against
+    /// it: it was damaged.
+    fn compare_with_nothing(&mut self, put_aside: &HashSet<String>) {
         for claim in mem::take(&mut self.claims) {
-            self.object(claim, Fault::PreviousMissing);
+            if put_aside.contains(&claim.previous.chain) {
+                self.put_aside.insert(claim.previous.chain);
+            } else {
+                self.object(claim, Fault::PreviousMissing);
+            }
         }
     }
 
@@ -213,8 +229,7 @@ fn walk_noting(directory: &Path, depth: Depth, wanted: HashSet<u64>) -> io::Resu
     if walk.damage.is_none()
         && let Some(fault) = walk.contradicts(recorded_chain(directory)?)
     {
-        let segment = CHAIN_FILE.to_owned();
-        walk.damage = Some(Damage { seq: 0, segment, offset: 0, fault });
+        walk.damage = Some(Damage::whole(fault));
     }
     Ok(walk.finish())
 }
@@ -328,6 +343,7 @@ impl Walk {
             head: (tip.next > 0).then_some(tip.head),
             signed_by: self.follower.signed_by,
             previous: genesis.map(|claim| claim.previous.clone()),
+            put_aside: BTreeSet::new(),
             damage: self.damage,
             dangling: dangling.into_iter().map(|(call_id, _)| call_id).collect(),
             gaps: self.gaps,

@@ -141,6 +141,34 @@ fn a_broken_chain_is_replaced_by_one_that_names_it() {
 }
 
 #[test]
+fn replace_says_what_the_next_start_will_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = Settings {
+        directory: directory.path().to_owned(),
+        commit_interval: Duration::from_millis(1),
+        read_intent: false,
+        on_failure: OnFailure::DenyWrites,
+    };
+    let old = ledger::Ledger::open(settings.clone(), Genesis::default()).expect("opens");
+    let new = ledger::Ledger::succeed(settings, Genesis::default(), &old.tip()).expect("begins");
+    old.close();
+    new.settle().expect("settled");
+    new.close();
+    let (code, out, _) = run(directory.path(), &["replace"]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.contains("the next start goes on with the newest chain"), "{out}");
+    write(directory.path());
+    let (_, out, _) = run(directory.path(), &["verify"]);
+    assert!(out.contains("\nput aside local#"), "{out}");
+    let (_, out, _) = run(directory.path(), &["list"]);
+    assert!(out.contains(" replaced "), "{out}");
+
+    let (code, out, _) = run(&directory.path().join("upgraded-0001"), &["replace"]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.contains("the next start begins a new chain that names this one"), "{out}");
+}
+
+#[test]
 fn times_are_written_as_they_are_stored() {
     for good in ["2", "2026", "2026-11-29", "2026-11-29T08:30", "2026-11-29T08:30:00.000000Z"] {
         assert_eq!(time(good).as_deref(), Ok(good));

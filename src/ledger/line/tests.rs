@@ -85,9 +85,9 @@ fn bodies() -> impl Strategy<Value = Body> {
         1 => text().prop_map(|id| Body::Recovered { call_id: id.to_string() }),
         1 => (any::<String>(), any::<u64>(), any::<[u8; 32]>())
             .prop_map(|(file, bytes, sha256)| Body::Torn { file, bytes, sha256 }),
-        1 => (text(), 1..1_000_000_u64).prop_map(|(chain, entries)| {
+        1 => (text(), 1..1_000_000_u64, any::<bool>()).prop_map(|(chain, entries, settled)| {
             let previous = Previous { chain: chain.to_string(), entries, head: "ab".repeat(32) };
-            Body::Settled { previous }
+            if settled { Body::Settled { previous } } else { Body::Replaced { previous } }
         }),
         1 => any::<u64>().prop_map(|count| Body::Gap { count, first: Stamp::from_micros(count) }),
     ]

@@ -237,3 +237,122 @@ async fn what_is_missing_of_a_chain_before_is_told() {
     open(&here).close();
     assert_eq!(faults(&here), []);
 }
+
+/// Two chains, of which the second says how the first ended; the id of each.
+fn two(here: &Path) -> [String; 2] {
+    let old = open(here);
+    old.record(entry(Event::Outcome, 1));
+    let new = succeed(here, &old.tip());
+    let ids = [old.chain().to_owned(), new.chain().to_owned()];
+    old.close();
+    new.settle().expect("settled");
+    new.close();
+    assert_eq!(faults(here), []);
+    ids
+}
+
+/// Where a chain is put aside.
+fn place(here: &Path, chain: &str) -> std::path::PathBuf {
+    here.join(format!("replaced-{}", chain.rsplit_once('#').expect("an id").1))
+}
+
+#[test]
+fn a_directory_for_what_is_put_aside_excuses_no_chain_that_is_there() {
+    let directory = directory();
+    let here = directory.path();
+    let [first, _] = two(here);
+    cut(here, 1);
+    let expected = [(1, 1, Fault::Previous(first.clone()))];
+    fs::create_dir(place(here, &first)).expect("a directory");
+    assert_eq!(faults(here), expected);
+    fs::copy(here.join("chain"), place(here, &first).join("chain")).expect("copied");
+    assert_eq!(faults(here), expected);
+    // Nor does an empty one excuse a chain that is gone.
+    for name in ["chain", &segment::file_name(0)] {
+        fs::remove_file(here.join(name)).expect("removed");
+    }
+    fs::remove_file(place(here, &first).join("chain")).expect("removed");
+    assert_eq!(faults(here), [(1, 0, Fault::PreviousMissing(first))]);
+}
+
+#[test]
+fn the_newest_chain_names_what_was_put_aside_of_the_others() {
+    let directory = directory();
+    let here = directory.path();
+    let [first, second] = two(here);
+    let before = sound(here);
+    let replaced = replace(here).expect("put aside");
+    assert!(!replaced.newest);
+    assert_eq!((&replaced.previous.chain, replaced.previous.entries), (&first, before.entries));
+    assert_eq!(replace(here).expect("done already").moved_to, replaced.moved_to);
+    let note = fs::read(here.join("previous.json")).expect("a note");
+    let told = || {
+        let rows = rows(here).into_iter().filter(|row| row.kind == "replaced");
+        rows.map(|row| (row.chain, row.json)).collect::<Vec<_>>()
+    };
+    assert_eq!((faults(here), told()), (vec![], vec![]));
+    // Twice as if it had been cut short before the note was forgotten, and once more.
+    for _ in 0..2 {
+        fs::write(here.join("previous.json"), &note).expect("written");
+        open(here).close();
+    }
+    open(here).close();
+    assert!(!here.join("previous.json").exists());
+    let told = told();
+    let [(chain, json)] = &*told else { panic!("{told:?}") };
+    assert_eq!(chain, &second);
+    let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
+    assert_eq!(json["previous"], serde_json::to_value(&replaced.previous).expect("JSON"));
+    assert_eq!(faults(here), []);
+    assert_eq!(all(here)[1].1.put_aside, [first.clone()].into());
+
+    // Restored, it is what everybody says of it again.
+    for name in ["chain", &segment::file_name(0)] {
+        fs::rename(place(here, &first).join(name), here.join(name)).expect("moved");
+    }
+    open(here).close();
+    assert_eq!(faults(here), []);
+    assert!(all(here)[1].1.put_aside.is_empty());
+}
+
+#[test]
+fn an_upgrade_names_what_was_put_aside_too() {
+    let directory = directory();
+    let here = directory.path();
+    let [first, _] = two(here);
+    let second = open(here);
+    replace(here).expect("put aside");
+    let third = succeed(here, &second.tip());
+    second.close();
+    third.settle().expect("settled");
+    let chain = third.chain().to_owned();
+    third.close();
+    assert_eq!(faults(here), []);
+    let rows = rows(here).into_iter().filter(|row| row.kind == "replaced");
+    let told: Vec<_> = rows.map(|row| (row.chain, row.json.contains(&first))).collect();
+    assert_eq!(told, [(chain, true)]);
+}
+
+#[test]
+fn the_directory_of_a_later_chain_is_never_empty() {
+    let directory = directory();
+    let here = directory.path();
+    let [_, second] = two(here);
+    let later = here.join("upgraded-0001");
+    assert!(replace(&later).expect("put aside").newest);
+    assert_eq!(faults(here), [], "somebody put it aside");
+    open(here).close();
+    assert_eq!(faults(here), []);
+    let reports = all(here);
+    let previous = reports[1].1.previous.as_ref().expect("named");
+    assert_eq!(previous.chain, second);
+
+    fs::remove_dir_all(&later).expect("removed");
+    fs::create_dir(&later).expect("a directory");
+    assert_eq!(faults(here), [(1, 0, Fault::Emptied)]);
+    let refused = Ledger::open(settings(here), Genesis::default());
+    assert!(
+        matches!(&refused, Err(OpenError::Damaged { source, .. }) if source.fault == Fault::Emptied)
+    );
+    assert_eq!(faults(here), [(1, 0, Fault::Emptied)]);
+}
