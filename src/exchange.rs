@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::{
     delegation::{Behalf, Hop, Objection, link::Rung},
     denial::{Denial, Row},
-    governance::Permit,
+    governance::{Permit, Refusal},
     identity::Principal,
     ledger::{self, Decision, Entry, Event, Ledger, Mode},
     limits::Limited,
@@ -238,6 +238,17 @@ impl Exchange {
         self.call.as_mut().map(|call| std::mem::take(&mut call.body)).unwrap_or_default()
     }
 
+    /// Takes note of who refused it, and of what the policies said, whatever was said of it before.
+    pub fn refused(&mut self, refusal: Refusal) -> Denial {
+        self.permit = None;
+        self.stage = Some(refusal.stage);
+        if let Denial::DelegationDenied(objection) = &refusal.denial {
+            self.objection = Some(objection.clone());
+        }
+        self.refused_decisions = refusal.decisions;
+        refusal.denial
+    }
+
     /// When that was.
     pub fn forwarded(&self) -> Option<Instant> {
         self.forwarded_at
@@ -364,12 +375,15 @@ impl Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        let passed = self.permit.is_some() && self.stage.is_none();
+        // A preflight is answered without anybody being asked.
+        let answered = self.end == Some(End::Answered);
+        let passed = self.stage.is_none() && (self.permit.is_some() || answered);
         let event = if passed { Event::Outcome } else { Event::Denied };
         let entry = self.entry(event);
         let verdict = match (entry.decision, entry.would_deny) {
             (Decision::Permit, Some(_)) => Verdict::Shadow,
             (Decision::Permit, None) => Verdict::Permit,
+            (Decision::None, _) if passed => Verdict::None,
             (Decision::Deny | Decision::None, _) => Verdict::Deny,
         };
         let calls = self.taken.as_ref().map_or(&self.record.unrouted, |taken| &taken.calls);

@@ -37,51 +37,64 @@ impl Proxy {
         let revocations = self.shared.revocations.current();
         let facts = Facts { policies, owned, push_refused, revocations };
         match self.evaluate((call, principal, behalf), served, &facts) {
-            Ok(permit) => {
-                if call.opens_session() {
-                    self.admit_session(principal)?;
+            Ok(permit) => match self.begins(call, principal, &facts.owned, served).await {
+                Ok(()) => {
+                    exchange.permit = Some(permit);
+                    read.owned = facts.owned;
+                    Ok(())
                 }
-                if let protocol::Kind::Response(id) = &call.kind {
-                    let session = call.session.as_ref().map(SessionId::expose);
-                    let caller = principal.id.as_str();
-                    let asked = Address::new(&served.server, session, caller, id);
-                    if self.shared.answered.contains(&asked) {
-                        exchange.stage = Some("answered");
-                        return Err(Denial::NotAsked);
-                    }
+                Err((stage, denial)) => {
+                    let decisions = permit.decisions().to_vec();
+                    Err(exchange.refused(Refusal { denial, stage, decisions }))
                 }
-                if !served.route.shadow {
-                    self.claim_contexts(call, principal, &facts.owned, &served.server).await?;
-                }
-                exchange.permit = Some(permit);
-                read.owned = facts.owned;
-                Ok(())
-            }
-            Err(refusal) => {
-                exchange.stage = Some(refusal.stage);
-                if let Denial::DelegationDenied(objection) = &refusal.denial {
-                    exchange.objection = Some(objection.clone());
-                }
-                exchange.refused_decisions = refusal.decisions;
-                Err(refusal.denial)
-            }
+            },
+            Err(refusal) => Err(exchange.refused(refusal)),
         }
     }
 
-    /// Whether the policies in force still permit a call that was judged by those of another version.
-    /// Whose things are doesn't change.
+    /// What is left once a call is permitted: whether what it begins can be the caller's, and whether what it
+    /// answers is still asked. What objects, and why.
+    async fn begins(
+        &self,
+        call: &Call,
+        principal: &Principal,
+        owned: &Owned,
+        served: &Served,
+    ) -> Result<(), (&'static str, Denial)> {
+        let claim = |denial| ("claim", denial);
+        if call.opens_session() {
+            self.admit_session(principal).map_err(claim)?;
+        }
+        if let protocol::Kind::Response(id) = &call.kind {
+            let session = call.session.as_ref().map(SessionId::expose);
+            let asked = Address::new(&served.server, session, principal.id.as_str(), id);
+            if self.shared.answered.contains(&asked) {
+                return Err(("answered", Denial::NotAsked));
+            }
+        }
+        if !served.route.shadow {
+            let claimed = self.claim_contexts(call, principal, owned, &served.server).await;
+            claimed.map_err(claim)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the policies in force still permit a call that was judged by those of another version; if not, what
+    /// those say, and which they are. Whose things are doesn't change.
     pub(super) fn still_permitted(
         &self,
         (call, principal, behalf): (&Call, &Principal, &Behalf),
         served: &Served,
         owned: &Owned,
         judged_by: &str,
-    ) -> Result<(), Denial> {
+    ) -> Result<(), (Arc<str>, Refusal)> {
         let policies = self.shared.policies.load_full();
         if **policies.version() == *judged_by {
             return Ok(());
         }
-        self.permits((call, principal, behalf), served, owned, policies)
+        let version = Arc::clone(policies.version());
+        let permitted = self.permits((call, principal, behalf), served, owned, policies);
+        permitted.map_err(|refusal| (version, refusal))
     }
 
     /// Whether these policies permit a call that was judged before.
@@ -91,13 +104,10 @@ impl Proxy {
         served: &Served,
         owned: &Owned,
         policies: Arc<Policies>,
-    ) -> Result<(), Denial> {
+    ) -> Result<(), Refusal> {
         let revocations = self.shared.revocations.current();
         let facts = Facts { policies, owned: owned.clone(), push_refused: None, revocations };
-        match self.evaluate((call, principal, behalf), served, &facts) {
-            Ok(_permit) => Ok(()),
-            Err(refusal) => Err(refusal.denial),
-        }
+        self.evaluate((call, principal, behalf), served, &facts).map(|_permit| ())
     }
 
     fn evaluate(

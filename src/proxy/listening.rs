@@ -132,8 +132,8 @@ impl<'a> Listening<'a> {
         }
         let parties = (self.call, self.principal, self.behalf);
         let permitted = self.proxy.permits(parties, &served, self.owned, Arc::clone(&policies));
-        if permitted.is_err() {
-            return permitted.into();
+        if let Err(refusal) = permitted {
+            return Err(refusal.denial).into();
         }
         let tell = if self.over { Bytes::new() } else { self.notices(&served, &policies) };
         self.over |= served.route != self.served.route

@@ -39,11 +39,16 @@ impl Proxy {
         let carried = carried(&session.req_header().headers)?;
         let clock = self.shared.record.clock;
         let started = clock.instant();
-        let exchanging = pin!(served.upstream.on_behalf(permit, principal, carried));
-        let mut recall = self.recall((call, principal, &exchange.behalf), served);
-        let exchanged = tokio::select! { biased;
-            denial = recall.recalled() => return Err(denial.into()),
-            exchanged = self.while_wanted(session, exchanging) => exchanged?,
+        let exchanged = {
+            let exchanging = pin!(served.upstream.on_behalf(permit, principal, carried));
+            let mut recall = self.recall((call, principal, &exchange.behalf), served);
+            tokio::select! { biased;
+                denial = recall.recalled() => {
+                    exchange.stage = Some("revocation");
+                    return Err(denial.into());
+                }
+                exchanged = self.while_wanted(session, exchanging) => exchanged?,
+            }
         };
         let on_behalf = exchanged.map_err(|error| match error {
             TokenError::Missing => Denial::UserTokenRequired,
@@ -52,7 +57,13 @@ impl Proxy {
         })?;
         self.still_believed(read.peer.as_deref())?;
         let judged_by = exchange.policy_version.as_deref().unwrap_or_default();
-        self.still_permitted((call, principal, &exchange.behalf), served, &read.owned, judged_by)?;
+        let parties = (call, principal, &exchange.behalf);
+        if let Err((version, refusal)) =
+            self.still_permitted(parties, served, &read.owned, judged_by)
+        {
+            exchange.policy_version = Some(version);
+            return Err(exchange.refused(refusal).into());
+        }
         exchange.token_wait = clock.instant().saturating_duration_since(started);
         read.on_behalf = Some(on_behalf);
         Ok(())

@@ -467,7 +467,20 @@ async fn browsers_of_allowed_origins_are_answered() {
         }
     }
     assert_eq!(stub.requests(), 3);
-    lictor.stop(12).await;
+    // What was answered and asked nobody is no refusal, in the metrics or on record.
+    let mut prober = Caller::plain(lictor.administration()).await;
+    let asking = prober.request_to("GET", "/metrics", whole(""));
+    let metrics = prober.send(asking).await.whole().await.text();
+    let counted = r#"lictor_calls_total{decision="none",method="other",outcome="ok",protocol="mcp",upstream=""} 3"#;
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+    let closed = lictor.stop(12).await;
+    let preflights: Vec<_> = closed.iter().filter(|entry| entry.get("method").is_none()).collect();
+    let of = |status: &str| {
+        let kinds = preflights.iter().filter(|entry| entry["status"] == status);
+        kinds.map(|entry| (entry["kind"].clone(), entry["decision"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(of("ok"), vec![("outcome".into(), "none".into()); 3]);
+    assert_eq!(of("origin_not_allowed"), vec![("denied".into(), "none".into()); 3]);
 }
 
 #[tokio::test]

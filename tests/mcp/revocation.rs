@@ -37,7 +37,7 @@ async fn revoke(lictor: &Lictor, arguments: &[&str]) -> Output {
 }
 
 /// Revokes something; its id.
-async fn pull(lictor: &Lictor, kind: &str, value: &str) -> String {
+pub(crate) async fn pull(lictor: &Lictor, kind: &str, value: &str) -> String {
     let output = revoke(lictor, &[kind, value, "--reason", "a test", "--by", "tests"]).await;
     assert!(output.status.success(), "{output:?}");
     let told = String::from_utf8(output.stdout).expect("UTF-8");

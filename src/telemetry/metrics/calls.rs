@@ -25,6 +25,8 @@ pub enum Verdict {
     Deny,
     /// Let through in shadow mode; it would have been refused.
     Shadow,
+    /// Nothing, and it was answered: a preflight.
+    None,
 }
 
 impl Verdict {
@@ -33,6 +35,7 @@ impl Verdict {
             Self::Permit => "permit",
             Self::Deny => "deny",
             Self::Shadow => "shadow",
+            Self::None => "none",
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
+use crate::{revocation::pull, site::AGENT_A};
 
 type Answering = Box<dyn Fn(&Seen) -> Vec<u8> + Send + Sync>;
 
@@ -160,5 +161,40 @@ async fn what_is_forbidden_meanwhile_does_not_go_out() {
         asked.keep();
     });
     assert_eq!((&*answer.kind(), upstream.connections()), ("policy_denied", 0));
-    lictor.stop(1).await;
+    // The entry may wait for its commit.
+    let versions = within("a record of the reload", async {
+        loop {
+            let entries = lictor.entries().await.into_iter();
+            let configs = entries.filter(|entry| entry["kind"] == "config");
+            let versions: Vec<_> = configs.map(|entry| entry["policy_version"].clone()).collect();
+            if versions.len() > 1 {
+                return versions;
+            }
+        }
+    })
+    .await;
+    let entry = lictor.stop(1).await.remove(0);
+    let told = ["kind", "decision", "stage", "status"].map(|key| entry[key].as_str());
+    assert_eq!(told, ["denied", "deny", "policy", "policy_denied"].map(Some), "{entry}");
+    // Those that refused it, and not those that permitted it before.
+    assert_eq!((&entry["policies"], &entry["policy_version"]), (&["none"].into(), &versions[1]));
+}
+
+#[tokio::test]
+async fn what_is_revoked_meanwhile_does_not_go_out() {
+    let upstream = Stub::json().await;
+    let mut service = Stub::scripted().await;
+    let lictor = site(&upstream, &service.url(), "").start().await;
+    let mut caller = agent_a(&lictor).await;
+    let asking = call_with(&mut caller, &[("authorization", "Bearer a")]);
+    let (answer, ()) = tokio::join!(asking, async {
+        let asked = service.call().await;
+        pull(&lictor, "spiffe", AGENT_A).await;
+        asked.keep();
+    });
+    assert_eq!((&*answer.kind(), upstream.connections()), ("revoked", 0));
+    let entry = lictor.stop(1).await.remove(0);
+    let told = ["kind", "decision", "stage", "status"].map(|key| entry[key].as_str());
+    assert_eq!(told, ["denied", "deny", "revocation", "revoked"].map(Some), "{entry}");
+    assert!(entry["revocation"].is_string());
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, sync::Mutex, time::Duration};
 
+use serde_json::Value;
+
 use super::{NO_CONTENT, a, b, method, opened};
 use crate::{
     http::{Answer, Caller, within},
@@ -215,9 +217,20 @@ async fn without_redis_only_what_is_known_goes_on() {
             assert_eq!(status(&mut a(&other).await, "POST", &session, &echo).await, 200);
         }
     }
-    for lictor in [one, other] {
-        lictor.stop_with(|closings| closings > 0).await;
-    }
+    one.stop_with(|closings| closings > 0).await;
+    let closings = other.stop_with(|closings| closings > 0).await;
+    let refused = |method: &str| {
+        let of =
+            |entry: &&Value| entry["method"] == method && entry["status"] == "state_unavailable";
+        let of: Vec<_> = closings.iter().filter(of).collect();
+        let keys = |entry: &&Value| ["kind", "decision", "stage"].map(|key| entry[key].to_string());
+        let told: HashSet<_> = of.iter().map(keys).collect();
+        (told.into_iter().collect::<Vec<_>>(), of.iter().all(|entry| entry["policies"].is_array()))
+    };
+    // The policies had permitted the one, and were not asked about the other.
+    let told = |stage: &str| vec![["denied", "deny", stage].map(|text| format!("{text:?}"))];
+    assert_eq!(refused("initialize"), (told("claim"), true));
+    assert_eq!(refused("tools/call"), (told("ownership"), false));
 }
 
 #[tokio::test]
