@@ -467,6 +467,31 @@ pub(super) fn escape(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Reads back what was escaped to be stored; `false` where it was cut, or isn't what a writer makes.
+pub fn unescape(stored: &str) -> (String, bool) {
+    let cut = stored.strip_suffix(CUT);
+    let mut whole = cut.is_none();
+    let mut pieces = cut.unwrap_or(stored).split("\\u{");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let escaped = piece.split_once('}').and_then(|(hex, rest)| {
+            let character = u32::from_str_radix(hex, 16).ok().and_then(char::from_u32)?;
+            Some((character, rest))
+        });
+        match escaped {
+            Some((character, rest)) => {
+                text.push(character);
+                text.push_str(rest);
+            }
+            None => {
+                whole = false;
+                text.push_str(piece);
+            }
+        }
+    }
+    (text, whole)
+}
+
 /// The unreserved and reserved characters of RFC 3986 §2, and `%`.
 fn plain(byte: u8) -> bool {
     matches!(

@@ -40,7 +40,7 @@ pub use self::{
     check::Fault,
     entry::{Behalf, Decision, Entry, Event, Mode, Revocation},
     genesis::{Genesis, Previous, SignFn, SignedBy, Signer},
-    line::{Hash, link_hash},
+    line::{Hash, link_hash, unescape},
     list::{Filter, ListError, Row, Rows, find, list, printable},
     recovery::OpenError,
     replace::{ReplaceError, Replaced, replace},

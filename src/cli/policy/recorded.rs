@@ -9,7 +9,7 @@ use std::{
 use crate::{
     delegation::Mode,
     identity::{Principal, Proof, SpiffeId},
-    ledger::{self, Row},
+    ledger::{self, Row, printable, unescape},
     policy::{Delegation, Policies, Question, Recorded},
     protocol::{Era, Method, Protocol, Target, method::Governs, web::Traits},
 };
@@ -29,49 +29,172 @@ pub(super) fn explain(
             return Ok(ExitCode::from(2));
         }
     };
-    let Some(row) = rows.last() else {
+    // Behind an intent that a crash has left there is only an entry that says so, without anything of the call.
+    let told_last = rows.iter().rev().find(|row| row.peer.is_some());
+    let (Some(stored), Some(last)) = (told_last, rows.last()) else {
         writeln!(out, "no decision `{decision_id}` in `{}`", ledger.display())?;
         return Ok(ExitCode::from(2));
     };
-    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-    writeln!(out, "decision  {decision_id} of {}", row.ts)?;
+    describe(decision_id, stored, last.status.as_deref(), out)?;
+    let (row, lost) = restored(stored);
+    if let Some(kind) = &row.would_deny {
+        let kind = printable(kind);
+        writeln!(out, "\nIn shadow mode it went on; it would have been refused as {kind}.")?;
+    }
+    let code = match objector(&row) {
+        Objector::Chain => explain_objection(policies, &row, Delegated::of(&row).as_ref(), out)?,
+        Objector::Later(stage) => {
+            let over = row.limits.join(", ");
+            let told = match stage {
+                "limits" => format!("it was over the limits: {}", printable(&over)),
+                stage => format!("it was ended by {}", printable(stage)),
+            };
+            writeln!(out, "\nThe policies permitted it; {told}")?;
+            cite(stored, out)?;
+            ExitCode::FAILURE
+        }
+        Objector::Nobody | Objector::Policies => explain_policies(policies, &row, out)?,
+        Objector::Earlier if row.would_deny.is_some() => {
+            writeln!(out, "The policies were asked all the same; what they said isn't recorded.")?;
+            cite(stored, out)?;
+            ExitCode::from(2)
+        }
+        Objector::Earlier => {
+            let (how, what) = match &row.stage {
+                Some(stage) => ("was ended by", stage),
+                None => ("ended as", row.status.as_ref().unwrap_or(&row.kind)),
+            };
+            writeln!(out, "\nThe policies were not asked: it {how} {}.", printable(what))?;
+            ExitCode::from(2)
+        }
+    };
+    for note in lost {
+        writeln!(out, "note: {note}")?;
+    }
+    Ok(code)
+}
+
+/// The call, as it is on record.
+fn describe(
+    decision_id: &str,
+    row: &Row,
+    ended: Option<&str>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let told = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), printable);
+    writeln!(out, "decision  {decision_id} of {}", printable(&row.ts))?;
     writeln!(out, "caller    {}", told(&row.peer))?;
-    writeln!(out, "call      {} {}", told(&row.method), row.target.as_deref().unwrap_or_default())?;
+    let target = row.target.as_deref().unwrap_or_default();
+    writeln!(out, "call      {} {}", told(&row.method), printable(target))?;
     writeln!(out, "server    {}", told(&row.server))?;
-    let delegated = Delegated::of(row);
     if let Some(hops) = row.hops {
         writeln!(out, "chain     of {hops} hops, begun by {}", told(&row.root))?;
         for (name, text) in [("user", &row.user), ("tenant", &row.tenant), ("link", &row.link)] {
             if let Some(text) = text {
-                writeln!(out, "{name:<9} {text}")?;
+                writeln!(out, "{name:<9} {}", printable(text))?;
             }
         }
     }
-    writeln!(out, "ended     {} ({})", told(&row.status), told(&row.decision))?;
-    if row.stage.as_deref() == Some("limits") {
-        let limits = row.limits.join(", ");
-        writeln!(out, "\nThe policies permitted it; it was over the limits: {limits}")?;
-        return Ok(ExitCode::FAILURE);
+    writeln!(out, "ended     {} ({})", printable(ended.unwrap_or("-")), told(&row.decision))
+}
+
+/// Who objected to a call, or would have in shadow mode, as seen from the policies.
+#[derive(Debug, PartialEq, Eq)]
+enum Objector<'a> {
+    Nobody,
+    Policies,
+    /// Somebody on whose behalf it was made.
+    Chain,
+    /// A stage that comes after the policies have permitted it.
+    Later(&'a str),
+    /// A stage that comes before them, or something that isn't a stage.
+    Earlier,
+}
+
+fn objector(row: &Row) -> Objector<'_> {
+    let stage = row.stage.as_deref().or_else(|| row.would_deny.as_deref().map(stage_of));
+    match (stage, row.decision.as_deref()) {
+        (Some("policy"), _) => Objector::Policies,
+        (Some("delegation"), _) => Objector::Chain,
+        (Some(stage @ ("push_url" | "claim" | "answered" | "limits")), _) => Objector::Later(stage),
+        (None, Some("permit")) => Objector::Nobody,
+        (Some(_) | None, _) => Objector::Earlier,
     }
-    if row.stage.as_deref() == Some("delegation") {
-        return explain_objection(policies, row, delegated.as_ref(), out);
+}
+
+/// The stage that gives a denial of this kind. In shadow mode its name isn't recorded.
+pub(super) fn stage_of(would_deny: &str) -> &'static str {
+    match would_deny {
+        "policy_denied" | "unknown_method" => "policy",
+        "delegation_denied" | "delegation_ambiguous" | "delegation_required" => "delegation",
+        "push_url_refused" => "push_url",
+        "rate_limited" | "budget_exhausted" | "outside_hours" | "limits_unavailable" => "limits",
+        _ => "ownership",
     }
-    let asked_policies = row.stage.as_deref().is_none_or(|stage| stage == "policy");
-    let Some(asked) = Asked::of(row, policies).filter(|_| asked_policies) else {
-        let stage = row.stage.as_deref().unwrap_or("no stage");
-        writeln!(out, "\nThe policies were not asked: it was ended by {stage}.")?;
+}
+
+/// The policies on record.
+fn cite(stored: &Row, out: &mut dyn Write) -> io::Result<()> {
+    if stored.policies.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "policies on record: {}", printable(&stored.policies.join(", ")))
+}
+
+/// A row with its names as they were before they were escaped, and what of them is lost.
+fn restored(stored: &Row) -> (Row, Vec<&'static str>) {
+    const TARGET: &str =
+        "the target was too long to be kept whole; what follows from it is a guess";
+    let mut row = stored.clone();
+    let mut lost = Vec::new();
+    for (name, note) in [
+        (
+            &mut row.method,
+            "the method was too long to be kept whole; what follows from it is a guess",
+        ),
+        (&mut row.target, TARGET),
+        (&mut row.root, "who began the chain was too long to be kept whole"),
+        (&mut row.user, "the user was too long to be kept whole"),
+        (&mut row.tenant, "the tenant was too long to be kept whole"),
+    ] {
+        if let Some(stored) = name {
+            let (text, whole) = unescape(stored);
+            *stored = text;
+            lost.extend((!whole).then_some(note));
+        }
+    }
+    if lost.contains(&TARGET) && row.era.as_deref() == Some(Era::Http.as_str()) {
+        // Half a path leads elsewhere.
+        row.target = None;
+    }
+    let policies = stored.policies.iter().map(|id| unescape(id));
+    row.policies = policies.filter_map(|(id, whole)| whole.then_some(id)).collect();
+    if row.policies.len() < stored.policies.len() {
+        lost.push("more policies decided than are kept with their whole ids");
+    }
+    (row, lost)
+}
+
+/// What the policies said, and say now.
+fn explain_policies(policies: &Policies, row: &Row, out: &mut dyn Write) -> io::Result<ExitCode> {
+    let Some(asked) = Asked::of(row, policies) else {
+        writeln!(out, "\nThe policies were asked; the record tells too little to ask them again.")?;
         return Ok(ExitCode::from(2));
     };
-    let permit = row.decision.as_deref() == Some("permit") && row.would_deny.is_none();
+    let permit = objector(row) == Objector::Nobody;
     let recorded = Recorded {
         version: row.policy_version.as_deref().unwrap_or_default(),
         permit,
         policies: &row.policies,
     };
+    let delegated = Delegated::of(row);
     let place = delegated.as_ref().and_then(|it| it.place(it.hops.checked_sub(1)?));
     let question = asked.question(&asked.principal, place);
     let explanation = policies.explain_recorded(&question, &recorded);
     write!(out, "\n{explanation}")?;
+    if let Some(note) = asked.note {
+        writeln!(out, "note: {note}")?;
+    }
     if row.hops.is_some() {
         tell_unrecorded(permit, out)?;
     }
@@ -92,7 +215,7 @@ fn explain_objection(
         )?;
         return Ok(ExitCode::FAILURE);
     };
-    writeln!(out, "\nHop {hop} of its chain objected: {id}")?;
+    writeln!(out, "\nHop {hop} of its chain objected: {}", printable(id))?;
     let member = SpiffeId::parse(id).ok().map(|id| Principal { id, proof: Proof::Svid });
     let place = delegated.and_then(|it| it.place(hop));
     let (Some(asked), Some(member)) = (Asked::of(row, policies), member) else {
@@ -165,6 +288,8 @@ struct Asked<'a> {
     target: Target,
     web: Option<Traits>,
     era: Era,
+    /// What is a guess.
+    note: Option<&'static str>,
 }
 
 impl<'a> Asked<'a> {
@@ -180,12 +305,31 @@ impl<'a> Asked<'a> {
             None if policies.knows_asked(&method) => Governs::Caller,
             None => Governs::Server,
         };
+        let note = match governs {
+            Governs::Reference => {
+                Some("whether it names a prompt or a resource isn't recorded; a URI is taken for one")
+            }
+            Governs::Subscriptions => row.target.as_ref().map(|_| {
+                "of what it listens to one name is recorded, and not of what; the server is asked about"
+            }),
+            Governs::Server
+            | Governs::Caller
+            | Governs::Tool
+            | Governs::Prompt
+            | Governs::Resource
+            | Governs::Task
+            | Governs::Message => None,
+        };
         let target = match governs {
             Governs::Server | Governs::Subscriptions => None,
             Governs::Caller => Some(Target::Caller),
             Governs::Tool => name().map(Target::Tool),
             Governs::Prompt => name().map(Target::Prompt),
-            Governs::Resource | Governs::Reference => name().map(Target::Resource),
+            Governs::Resource => name().map(Target::Resource),
+            // The URI of a resource has a scheme.
+            Governs::Reference => name().map(|name: Box<str>| {
+                if name.contains(':') { Target::Resource(name) } else { Target::Prompt(name) }
+            }),
             Governs::Task | Governs::Message => name().map(Target::Task),
         };
         Some(Self {
@@ -196,6 +340,7 @@ impl<'a> Asked<'a> {
             target: target.unwrap_or(Target::Server),
             web: web(row).filter(|_| era.protocol() == Protocol::Http),
             era,
+            note,
         })
     }
 
@@ -220,9 +365,9 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What of a request of plain HTTP is on record. A path that had to be escaped or cut isn't what was judged.
+/// What of a request of plain HTTP is on record.
 fn web(row: &Row) -> Option<Traits> {
-    let path = row.target.as_deref().filter(|path| !path.contains('\\'))?;
+    let path = row.target.as_deref()?;
     let depth = path.split('/').filter(|segment| !segment.is_empty()).count();
     Some(Traits { path: path.into(), depth, ..Traits::default() })
 }

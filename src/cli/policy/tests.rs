@@ -281,3 +281,4 @@ fn calls_between_agents_are_asked_about_with_their_message() {
 }
 
 mod delegation;
+mod recorded;

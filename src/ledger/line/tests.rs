@@ -114,6 +114,14 @@ proptest! {
     }
 
     #[test]
+    fn what_was_stored_can_be_read_back(text in "\\PC{0,40}|[\\\\{}u0-9a-f cut\u{0}é\u{430}]{0,60}") {
+        prop_assert_eq!(unescape(&escape(&text, 1000)), (text.clone(), true));
+        let (kept, whole) = unescape(&escape(&text, 16));
+        prop_assert!(text.starts_with(&kept));
+        prop_assert_eq!(whole, kept == text);
+    }
+
+    #[test]
     fn no_text_outgrows_its_limit(text in any::<String>(), limit in 16..200_usize) {
         let escaped = escape(&text, limit);
         prop_assert!(escaped.len() <= limit);
