@@ -42,6 +42,7 @@ pub(super) struct Once {
     since: Duration,
     used: Arc<Mutex<Used>>,
     failures: Arc<AtomicU64>,
+    /// Whether there is a log, for those who must not wait for the lock: it is held while the log is written.
     is_written: bool,
 }
 

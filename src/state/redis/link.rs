@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::dial::{Closed, DialError, Dialer};
-use crate::telemetry::Clock;
+use crate::telemetry::{Causes, Clock};
 
 /// Longest time for a new connection, and for it to show that it is of use.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -110,7 +110,8 @@ async fn watch_over(links: &watch::Sender<Option<Link>>, mut closed: Closed) {
             _ = &mut closed => return,
             () = sleep(LOOK) => {
                 if let Err(error) = look(&link).await {
-                    tracing::debug!(%error, "the link to Redis is broken");
+                    let reason = Causes(&error).to_string();
+                    tracing::debug!(reason, "the link to Redis is broken");
                     cut(links, &link);
                 }
             }
@@ -156,6 +157,6 @@ async fn look(link: &Link) -> Result<(), DialError> {
 }
 
 fn warn(error: &DialError) {
-    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    tracing::warn!(%error, cause, "Redis can't be used; what isn't in memory is refused");
+    let reason = Causes(error).to_string();
+    tracing::warn!(reason, "Redis can't be used; what isn't in memory is refused");
 }
