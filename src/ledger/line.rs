@@ -71,7 +71,7 @@ pub(super) enum Body {
     Torn { file: String, bytes: u64, sha256: [u8; 32] },
     /// The ledger could not write between `first` and this entry, and lost `count` entries meanwhile.
     Gap { count: u64, first: Stamp },
-    /// How the chain ended that this one follows.
+    /// How a chain before this one ended.
     Settled { previous: Previous },
     /// Another chain than this one was put aside, and how much of it verified.
     Replaced { previous: Previous },

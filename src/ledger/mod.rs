@@ -184,7 +184,7 @@ impl Ledger {
         let Some(directory) = self.0.predecessor().clone() else { return Ok(()) };
         let ended = recovery::settle(&directory)?;
         let first = self.0.predecessor().take().is_some();
-        if let (Some(previous), true) = (ended, first) {
+        if let (Some((previous, _)), true) = (ended, first) {
             self.0.queue.push(Body::Settled { previous });
         }
         Ok(())

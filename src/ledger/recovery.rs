@@ -5,8 +5,8 @@
 //! it: going on would bury it. Intents without a closing entry get `recovered` with status `unknown`,
 //! which is the honest answer for a call that may or may not have run.
 //!
-//! A start takes every chain of the ledger in this way, and goes on with the newest, which says what was put
-//! aside of the others. While somebody writes one of them, only a process that takes over from it starts: it
+//! A start takes every chain of the ledger in this way, and goes on with the newest, which says how the others
+//! ended, or that they were put aside. While somebody writes one of them, only a process that takes over from it starts: it
 //! begins a chain of its own.
 
 use std::{
@@ -118,21 +118,22 @@ pub(super) fn open(ledger: &Path, genesis: &Genesis) -> Result<Opened, OpenError
     make_directory(ledger).map_err(io(ledger, "created"))?;
     let mut chains = directories(ledger).map_err(io(ledger, "read"))?;
     let newest = chains.pop().unwrap_or_else(|| ledger.to_owned());
-    let (mut settled, mut aside) = (Vec::new(), Vec::new());
+    let (mut ended, mut reports, mut aside) = (Vec::new(), Vec::new(), Vec::new());
     for chain in &chains {
         match settle(chain)? {
-            Some(previous) => settled.push(previous),
+            Some((previous, report)) => {
+                ended.push(previous);
+                reports.push(report);
+            }
             None => aside.extend(put_aside(chain)?),
         }
     }
     let (mut opened, report) = go_on(ledger, &newest, genesis)?;
     opened.tell(aside, &report);
-    let follows = |previous: &Previous| report.follows(&previous.chain);
-    if let Some(previous) = settled.into_iter().find(follows)
-        && !report.has_settled()
-    {
-        opened.owed.push(Body::Settled { previous });
-    }
+    // Also of one that nobody follows, and of one of which only a chain told that was put aside since.
+    reports.push(report);
+    ended.retain(|previous| !reports.iter().any(|report| report.settles(&previous.chain)));
+    opened.owed.extend(ended.into_iter().map(|previous| Body::Settled { previous }));
     Ok(opened)
 }
 
@@ -196,8 +197,9 @@ impl Opened {
     }
 }
 
-/// Closes what the last writer of a chain left open, and says how far the chain goes. `None` if there is none.
-pub(super) fn settle(directory: &Path) -> Result<Option<Previous>, OpenError> {
+/// Closes what the last writer of a chain left open, and says how far the chain goes, and what was found in it
+/// before. `None` if there is none.
+pub(super) fn settle(directory: &Path) -> Result<Option<(Previous, Report)>, OpenError> {
     let lock = lock(directory)?;
     let report = sound(directory)?;
     let Some(chain) = report.chain.clone() else { return Ok(None) };
@@ -211,7 +213,7 @@ pub(super) fn settle(directory: &Path) -> Result<Option<Previous>, OpenError> {
         writer.append(owed.iter().map(|body| (now, body))).map_err(io(directory, "written"))?;
         tip = writer.tip();
     }
-    Ok(Some(Previous::at(&chain, tip)))
+    Ok(Some((Previous::at(&chain, tip), report)))
 }
 
 /// Opens the chain in a directory, or begins one that follows nothing but a chain that was put aside.

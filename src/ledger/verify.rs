@@ -150,14 +150,9 @@ pub fn verify_all(ledger: &Path) -> io::Result<Vec<(PathBuf, Report)>> {
 }
 
 impl Report {
-    /// Whether this chain took the place of that one.
-    pub(super) fn follows(&self, chain: &str) -> bool {
-        self.previous.as_ref().is_some_and(|previous| previous.chain == chain)
-    }
-
-    /// Whether it says how the chain before it ended.
-    pub(super) fn has_settled(&self) -> bool {
-        self.claims.iter().any(|claim| claim.settles)
+    /// Whether it says how that chain ended.
+    pub(super) fn settles(&self, chain: &str) -> bool {
+        self.claims.iter().any(|claim| claim.settles && claim.previous.chain == chain)
     }
 
     /// Whether it says of another chain that it was put aside.

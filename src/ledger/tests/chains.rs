@@ -334,6 +334,49 @@ fn an_upgrade_names_what_was_put_aside_too() {
 }
 
 #[test]
+fn every_chain_but_the_newest_is_settled_by_one_that_is_there() {
+    let directory = directory();
+    let here = directory.path();
+    let first = open(here);
+    // One that comes to nothing, one that follows, and one that follows that.
+    succeed(here, &first.tip()).close();
+    let third = succeed(here, &first.tip());
+    first.close();
+    third.settle().expect("settled");
+    let fourth = succeed(here, &third.tip());
+    let ids = [id_of(here, "upgraded-0001"), third.chain().to_owned()];
+    third.close();
+    fourth.settle().expect("settled");
+    fourth.close();
+    assert_eq!(faults(here), []);
+    // What the newest said of the third is gone with it.
+    replace(&here.join("upgraded-0003")).expect("put aside");
+    for _ in 0..2 {
+        open(here).close();
+        assert_eq!(faults(here), []);
+        let rows = list(&here.join("upgraded-0003"), Filter::default()).expect("readable");
+        let rows = rows.map(|row| row.expect("a row")).filter(|row| row.kind == "settled");
+        let told: Vec<_> =
+            rows.map(|row| ids.iter().position(|id| row.json.contains(id))).collect();
+        assert_eq!(told, [Some(0), Some(1)]);
+    }
+    for (name, id, seq) in [("upgraded-0001", &ids[0], 1), ("upgraded-0002", &ids[1], 2)] {
+        let path = here.join(name).join(segment::file_name(0));
+        let text = fs::read_to_string(&path).expect("readable");
+        forge(&here.join(name), r#""kind":"config""#);
+        assert_eq!(faults(here), [(3, seq, Fault::Outgrown(id.clone()))], "{name}");
+        fs::write(path, text).expect("written");
+    }
+    cut(&here.join("upgraded-0002"), 1);
+    assert_eq!(faults(here), [(3, 2, Fault::Previous(ids[1].clone()))]);
+}
+
+/// The id of the chain in a directory of this name.
+fn id_of(here: &Path, name: &str) -> String {
+    sound(&here.join(name)).chain.expect("a chain")
+}
+
+#[test]
 fn the_directory_of_a_later_chain_is_never_empty() {
     let directory = directory();
     let here = directory.path();
