@@ -296,7 +296,8 @@ async fn serve(
     let _ = desk.set(at_the_desk(&shared, &site));
     readiness.set(Part::Listeners, true);
     let path = file.map(|file| file.path().to_owned());
-    let following = tokio::spawn(reload::follow(Arc::clone(&site), path, hangup));
+    let following =
+        tokio::spawn(reload::follow(Arc::clone(&site), path, hangup, Arc::clone(&readiness)));
     let mut keepers = JoinSet::new();
     let revocations = Arc::clone(&shared.revocations);
     keepers.spawn(async move { revocations.follow().await });

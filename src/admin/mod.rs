@@ -184,9 +184,10 @@ async fn ready(State(readiness): State<Arc<Readiness>>) -> Response {
     let reasons = readiness.reasons();
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let ready = reasons.is_empty();
-    let told = match readiness.degraded() {
-        None => json!({ "ready": ready, "reasons": reasons }),
-        Some(degraded) => json!({ "ready": ready, "reasons": reasons, "degraded": [degraded] }),
+    let degraded = readiness.degraded();
+    let told = match degraded.is_empty() {
+        true => json!({ "ready": ready, "reasons": reasons }),
+        false => json!({ "ready": ready, "reasons": reasons, "degraded": degraded }),
     };
     (status, Json(told)).into_response()
 }

@@ -20,7 +20,8 @@ pub enum Part {
 /// The state of each [`Part`], and whether Lictor is shutting down. Nothing is in order at first.
 ///
 /// The store of who owns what is no part: without it the calls that need it are refused, one by one, and the
-/// others are served. Replicas share it, so that taking one out for it would take out all of them.
+/// others are served. Replicas share it, so that taking one out for it would take out all of them. The same goes for
+/// policies on disk that can't be put in force: the old ones are.
 #[derive(Debug, Default)]
 pub struct Readiness {
     identity: AtomicBool,
@@ -29,6 +30,7 @@ pub struct Readiness {
     revocations: AtomicBool,
     listeners: AtomicBool,
     stateless: AtomicBool,
+    outdated: AtomicBool,
     draining: AtomicBool,
 }
 
@@ -46,6 +48,11 @@ impl Readiness {
         self.stateless.store(!usable, Ordering::Relaxed);
     }
 
+    /// Tells whether the policies in force are those on disk.
+    pub fn set_policies_current(&self, current: bool) {
+        self.outdated.store(!current, Ordering::Relaxed);
+    }
+
     /// Tells that Lictor is shutting down; there is no way back.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
@@ -59,9 +66,12 @@ impl Readiness {
         draining.into_iter().chain(missing.map(Part::reason)).collect()
     }
 
-    /// Why some calls are refused while others are served.
-    pub fn degraded(&self) -> Option<&'static str> {
-        self.stateless.load(Ordering::Relaxed).then_some("the state store can't be used")
+    /// What is wrong while calls are served.
+    pub fn degraded(&self) -> Vec<&'static str> {
+        let stateless = (&self.stateless, "the state store can't be used");
+        let outdated = (&self.outdated, "the policies on disk aren't in force");
+        let wrong = [stateless, outdated].into_iter().filter(|(it, _)| it.load(Ordering::Relaxed));
+        wrong.map(|(_, told)| told).collect()
     }
 
     fn flag(&self, part: Part) -> &AtomicBool {

@@ -91,7 +91,12 @@ async fn readiness_tells_what_is_missing() {
     it.readiness.set_state(false);
     let degraded = r#"{"ready":true,"reasons":[],"degraded":["the state store can't be used"]}"#;
     assert_eq!(fetch(it.strangers, "/readyz").await, (200, degraded.to_owned()));
+    it.readiness.set_policies_current(false);
+    assert_eq!(it.readiness.degraded().len(), 2);
     it.readiness.set_state(true);
+    assert_eq!(it.readiness.degraded(), ["the policies on disk aren't in force"]);
+    it.readiness.set_policies_current(true);
+    assert!(it.readiness.degraded().is_empty());
     it.readiness.set(Part::Ledger, false);
     assert_eq!(it.readiness.reasons(), ["the ledger can't be written"]);
     it.readiness.set(Part::Ledger, true);

@@ -105,7 +105,7 @@ pub(crate) fn load(settings: &Settings) -> Result<Loaded, LoadError> {
         origins: vec![],
         delegation: compiled.terms,
         limits: compiled.limits,
-        version: version(settings, &sources),
+        version: version(settings, &sources, &[]),
         warnings,
     };
     let cases = in_parallel(&parsed, |chunk| chunk.iter().map(Cases::of).collect());
@@ -348,14 +348,16 @@ fn unnamed(source: &Source, line: usize, seen: &HashMap<Arc<str>, usize>) -> Arc
     id.into()
 }
 
-/// The [`version`](super::Policies::version) that a load would have now; `None` while a file can't be read.
-/// Much cheaper than loading.
-pub fn version_on_disk(settings: &Settings) -> Option<String> {
-    Sources::read(&settings.directory).ok().map(|sources| version(settings, &sources))
+/// The [`version`](super::Policies::version) that a load would have now. While a file can't be read, it is that of
+/// no set, and another one for whatever else changes. Much cheaper than loading.
+pub fn version_on_disk(settings: &Settings) -> String {
+    let (sources, faults) = Sources::readable(&settings.directory);
+    version(settings, &sources, &faults)
 }
 
-/// Names the set by everything that it was made from: files, and the facts of the configuration.
-fn version(settings: &Settings, sources: &Sources) -> String {
+/// Names the set by everything that it was made from: files, and the facts of the configuration. With faults it is
+/// no set, but a state of the directory.
+fn version(settings: &Settings, sources: &Sources, faults: &[Fault]) -> String {
     let Settings { directory: _, groups, path_template, servers, runs: _ } = settings;
     let mut hash = Sha256::new();
     let mut part = |name: &str, content: &str| {
@@ -369,5 +371,8 @@ fn version(settings: &Settings, sources: &Sources) -> String {
         part(&source.file.display().to_string(), &source.text);
     }
     part("settings", &format!("{groups:?}{path_template:?}{servers:?}"));
+    for fault in faults {
+        part("fault", &fault.to_string());
+    }
     HEXLOWER.encode(&hash.finalize()).chars().take(16).collect()
 }

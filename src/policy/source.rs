@@ -192,6 +192,12 @@ impl Sources {
     /// Names that start with a dot are left out: a mounted Kubernetes ConfigMap keeps a second copy of
     /// its files behind `..data`.
     pub(crate) fn read(directory: &Path) -> Result<Self, Vec<Fault>> {
+        let (sources, faults) = Self::readable(directory);
+        if faults.is_empty() { Ok(sources) } else { Err(faults) }
+    }
+
+    /// Those that can be read, and what is wrong with the others: no set to be loaded.
+    pub(super) fn readable(directory: &Path) -> (Self, Vec<Fault>) {
         let mut faults = vec![];
         let mut files = vec![];
         walk(directory, 0, &mut files, &mut faults);
@@ -213,13 +219,21 @@ impl Sources {
                 }
                 _ => continue,
             };
-            match fs::read_to_string(&path) {
+            match text_of(&path) {
                 Ok(text) => kind.push(Source::new(file, text)),
                 Err(error) => faults.push(unreadable(file, &error)),
             }
         }
-        if faults.is_empty() { Ok(sources) } else { Err(faults) }
+        (sources, faults)
     }
+}
+
+/// Reading a pipe would wait for whoever writes to it, and reading a device has no end.
+fn text_of(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    fs::read_to_string(path)
 }
 
 /// Left out quietly, a file that suspends an agent would suspend nobody.
@@ -230,24 +244,35 @@ fn is_of_grants(file: &Path) -> bool {
     stem.and_then(Path::extension).is_some_and(|extension| extension == "grants")
 }
 
+/// Length of a file, and time of its change.
+type Mark = (u64, i64, i64);
+
 /// The files below a policy directory with their sizes and times of change: a look that is cheap enough for
 /// every second, and tells when to look closer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Glance(Vec<(PathBuf, u64, i64, i64)>);
+pub struct Glance {
+    /// Without size and times, what can't be looked at, such as a symbolic link that leads nowhere.
+    files: Vec<(PathBuf, Option<Mark>)>,
+    faults: Vec<Fault>,
+}
 
 impl Glance {
-    /// Looks now. What can't be looked at is left out, and so makes a difference.
+    /// Looks now. What can't be looked at makes a difference too.
     pub fn at(directory: &Path) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         let (mut files, mut faults) = (vec![], vec![]);
         walk(directory, 0, &mut files, &mut faults);
         files.sort();
-        let seen = files.into_iter().filter_map(|path| {
-            let metadata = fs::metadata(&path).ok()?;
+        let seen = |path: &Path| {
+            let metadata = fs::metadata(path).ok()?;
             // The time of change can't be set back, as that of modification can.
-            Some((path, metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
+            Some((metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
+        };
+        let seen = files.into_iter().map(|path| {
+            let seen = seen(&path);
+            (path, seen)
         });
-        Self(seen.collect())
+        Self { files: seen.collect(), faults }
     }
 }
 

@@ -6,6 +6,9 @@
 //!
 //! A configuration that can't be taken over doesn't hold up policies: under the old one, they still come into
 //! force. Who has to forbid something in a hurry must not be stopped by a file that waits for a restart.
+//!
+//! Policies that can't be read are refused as those that are wrong: out loud, once for each state of their directory.
+//! As long as what is there isn't in force, readiness and metrics say so.
 
 use std::{
     fmt, fs,
@@ -26,6 +29,7 @@ use super::{
     site::{Policing, Refused, Site},
 };
 use crate::{
+    admin::Readiness,
     config::{Config, File},
     policy::{self, Glance, Policies},
     telemetry::Causes,
@@ -45,13 +49,19 @@ pub(super) fn warn_of(policies: &Policies) {
 }
 
 /// Follows policies and, where there is one, the configuration file.
-pub(super) async fn follow(site: Arc<Site>, file: Option<PathBuf>, hangup: Signal) {
+pub(super) async fn follow(
+    site: Arc<Site>,
+    file: Option<PathBuf>,
+    hangup: Signal,
+    readiness: Arc<Readiness>,
+) {
     let mut hangup = hangup;
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut seen = Seen {
         fingerprint: site.in_force().fingerprint,
         policies: site.shared().policies.load().version().to_string(),
+        current: true,
     };
     let (mut last, mut changes) = (None, 0);
     loop {
@@ -75,6 +85,8 @@ pub(super) async fn follow(site: Arc<Site>, file: Option<PathBuf>, hangup: Signa
             Some(after) => seen = after,
             None => site.shared().record.metrics.config_reload(false),
         }
+        readiness.set_policies_current(seen.current);
+        site.shared().record.metrics.set_policies_current(seen.current);
     }
 }
 
@@ -113,6 +125,8 @@ impl Look {
 struct Seen {
     fingerprint: [u8; 32],
     policies: String,
+    /// Whether those policies are in force.
+    current: bool,
 }
 
 impl Seen {
@@ -121,16 +135,17 @@ impl Seen {
         if file.is_some_and(|path| self.configuration(site, path, asked)) {
             return self;
         }
-        match policy::version_on_disk(&site.in_force().config.policy) {
-            Some(now) if now != self.policies => self.policies = now,
-            Some(_) | None if asked => {}
-            Some(_) | None => return self,
+        let now = policy::version_on_disk(&site.in_force().config.policy);
+        if now == self.policies && !asked {
+            return self;
         }
-        let metrics = &site.shared().record.metrics;
-        match site.turn_to_policies(asked) {
+        self.policies = now;
+        let renewed = site.turn_to_policies(asked);
+        self.current = renewed.is_ok();
+        match renewed {
             Ok(policing) => tell(site, policing),
             Err(error) => {
-                metrics.policy_reload(false);
+                site.shared().record.metrics.policy_reload(false);
                 for fault in error.faults {
                     tracing::error!(%fault, "policies not reloaded; the old ones stay in force");
                 }
@@ -161,6 +176,7 @@ impl Seen {
                 let in_force = site.in_force();
                 self.fingerprint = in_force.fingerprint;
                 self.policies = site.shared().policies.load().version().to_string();
+                self.current = true;
                 metrics.config_reload(true);
                 tracing::info!("configuration reloaded");
                 tell(site, policing);

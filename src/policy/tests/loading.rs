@@ -178,6 +178,29 @@ fn the_version_names_the_sources() {
 }
 
 #[test]
+fn what_cannot_be_read_makes_another_state_of_the_directory() {
+    let directory = directory(&[("a.cedar", "permit(principal, action, resource);")]);
+    let settings = settings(directory.path());
+    let look = || (Glance::at(directory.path()), version_on_disk(&settings));
+    let good = look();
+    assert_eq!(&*good.1, &**Policies::load(&settings).expect("loads").version());
+    let odd = directory.path().join("b.cedar");
+    std::os::unix::fs::symlink("nowhere", &odd).expect("linked");
+    let bad = look();
+    assert!(bad.0 != good.0 && bad.1 != good.1);
+    fs::write(directory.path().join("c.cedar"), "forbid(principal, action, resource);")
+        .expect("written");
+    let other = look();
+    assert!(other.0 != bad.0 && other.1 != bad.1);
+    assert_eq!(look(), other);
+    let error = Policies::load(&settings).expect_err("a fault");
+    assert!(error.to_string().contains("b.cedar: can't be read"), "{error}");
+    fs::remove_file(odd).expect("removed");
+    fs::remove_file(directory.path().join("c.cedar")).expect("removed");
+    assert_eq!(look(), good);
+}
+
+#[test]
 fn groups_of_actions_can_stand_anywhere() {
     let directory = directory(&[
         ("a.cedar", r#"permit(principal, action in Action::"notes", resource);"#),

@@ -67,6 +67,7 @@ pub struct Metrics {
     /// End of the SVID's validity in Unix seconds; 0 without one.
     svid_not_after: Arc<AtomicU64>,
     policy_reloads: IntCounterVec,
+    policies_current: IntGauge,
     config_reloads: IntCounterVec,
     unsafe_settings: IntGaugeVec,
     processes: IntGaugeVec,
@@ -90,6 +91,12 @@ impl Metrics {
             &["version"],
         );
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let policies_current = gauge(
+            &registry,
+            "lictor_policies_current",
+            "1 while the policies on disk are those in force, else 0.",
+        );
+        policies_current.set(1);
         Self {
             families: calls::Families::new(&registry),
             admissions: admissions::Families::new(&registry),
@@ -179,6 +186,7 @@ impl Metrics {
                 "Attempts to put new policies in force; rejected ones leave the old in force.",
                 &["outcome"],
             ),
+            policies_current,
             config_reloads: counters(
                 &registry,
                 "lictor_config_reloads_total",
@@ -335,6 +343,11 @@ impl Metrics {
     pub fn policy_reload(&self, applied: bool) {
         let outcome = if applied { "applied" } else { "rejected" };
         self.policy_reloads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Tells whether the policies in force are those on disk.
+    pub fn set_policies_current(&self, current: bool) {
+        self.policies_current.set(i64::from(current));
     }
 
     /// Counts an attempt to put a new configuration in force.

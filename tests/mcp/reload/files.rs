@@ -1,7 +1,9 @@
 //! The files beside the configuration: each is followed, and a bad one changes nothing and says so.
 
+use std::{os::unix::fs::symlink, path::Path, process::Command};
+
 use super::*;
-use crate::ca::Ca;
+use crate::{ca::Ca, site::ask};
 
 #[tokio::test]
 async fn a_bad_file_of_each_kind_changes_nothing_and_says_so() {
@@ -45,6 +47,88 @@ async fn a_bad_file_of_each_kind_changes_nothing_and_says_so() {
         }
     }
     lictor.stop(asked).await;
+}
+
+/// Puts something at a path.
+type Put = fn(&Path);
+
+/// Files that nobody can read as policies, each with how it gets there and what is said of it.
+const UNREADABLE: [(&str, Put, &str); 5] = [
+    (
+        "stop.grants.yml",
+        |path| std::fs::write(path, "").expect("a file"),
+        "is not read by this name",
+    ),
+    // As one of mode 0600 that is somebody else's, but for root too.
+    ("secret.cedar", |path| symlink("/proc/self/mem", path).expect("a link"), "can't be read"),
+    ("gone.cedar", |path| symlink("nowhere.cedar", path).expect("a link"), "can't be read"),
+    ("latin.cedar", |path| std::fs::write(path, b"// caf\xe9\n").expect("a file"), "UTF-8"),
+    ("pipe.cedar", pipe, "it is no file"),
+];
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
+/// Waits until so many changes of policies have been taken over, or not.
+async fn policies(lictor: &Lictor, outcome: &[&str], count: f64) {
+    let looking = async {
+        while sample(&metrics(lictor).await, "lictor_policy_reloads_total", outcome) < count {
+            sleep(PAUSE).await;
+        }
+    };
+    within("a reload of policies", looking).await;
+}
+
+/// Whether administration says that the policies on disk are in force, as readiness and metrics.
+async fn current(lictor: &Lictor) -> bool {
+    let ready = ask(lictor, "/readyz").await;
+    assert_eq!(ready.status, 200);
+    let told = sample(&metrics(lictor).await, "lictor_policies_current", &[]);
+    let degraded = ready.text().contains("the policies on disk aren't in force");
+    assert_eq!(told, f64::from(!degraded));
+    !degraded
+}
+
+/// Nobody sends a HUP here.
+#[tokio::test]
+async fn a_policy_file_that_cannot_be_read_is_told_and_waited_out() {
+    let stub = Stub::json().await;
+    let rows = UNREADABLE.map(|(name, place, reason)| (name, place, reason, stub.url()));
+    let mut running = tokio::task::JoinSet::new();
+    for (name, place, reason, url) in rows {
+        running.spawn(async move {
+            let lictor = Site::to(&url).start().await;
+            let mut caller = crate::site::agent_b(&lictor).await;
+            let mut refused = async || {
+                let answer = send(&mut caller, "POST", &[], call("echo", "{}")).await.whole().await;
+                !answer.json()["error"].is_null()
+            };
+            assert!(current(&lictor).await && !refused().await);
+            let odd = lictor.directory().join("policies").join(name);
+            place(&odd);
+            policies(&lictor, REJECTED, 1.0).await;
+            assert!(!current(&lictor).await && !refused().await, "{name}");
+            // What is right beside it doesn't come into force either, but nobody is left to think so.
+            let forbid = r#"forbid (principal, action, resource == Tool::"files/echo");"#;
+            put(&lictor, "policies/stop.cedar", forbid);
+            policies(&lictor, REJECTED, 2.0).await;
+            assert!(!current(&lictor).await && !refused().await, "{name}");
+            let lines = lictor.logs();
+            let told = lines.iter().filter(|line| line.contains("policies not reloaded"));
+            let told = told.filter(|line| line.contains(name) && line.contains(reason)).count();
+            assert_eq!(told, 2, "{name}: {lines:#?}");
+            std::fs::remove_file(&odd).expect("a file");
+            policies(&lictor, APPLIED, 1.0).await;
+            assert!(current(&lictor).await && refused().await, "{name}");
+            // Each state of the directory was told once, however often it was looked at.
+            let rejected = sample(&metrics(&lictor).await, "lictor_policy_reloads_total", REJECTED);
+            assert_eq!(rejected, 2.0, "{name}");
+            lictor.stop(4).await;
+        });
+    }
+    running.join_all().await;
+    assert_eq!(stub.requests(), 3 * UNREADABLE.len());
 }
 
 #[tokio::test]
