@@ -294,7 +294,7 @@ impl Proxy {
         let taken = self.reserve(exchange, &read).await?;
         self.exchange_user_token(session, exchange, &mut read).await?;
         self.delegate(session, exchange, &mut read)?;
-        self.write_intent(exchange, taken).await?;
+        self.write_intent(session, exchange, taken).await?;
         if exchange.call.as_ref().is_some_and(card::is_card) {
             return self.card(session, exchange, &mut read).await;
         }

@@ -47,7 +47,8 @@ fn open(directory: &Path) -> Ledger {
 #[ignore = "the process that gets killed; does nothing by itself"]
 fn victim() {
     let Some(directory) = env::var_os(DIRECTORY) else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     runtime.expect("a runtime").block_on(async {
         let ledger = open(Path::new(&directory));
         let (peer, listener): (Arc<str>, Arc<str>) = ("spiffe://td/a".into(), "inbound".into());

@@ -8,10 +8,11 @@
 //! INVARIANT: a call that may change state is forwarded only after its intent is durable.
 //! INVARIANT: `record` never blocks on the disk, never fails and works from `Drop`; [`Ledger::admits`]
 //! refuses calls early enough that it need not lose anything.
+//! INVARIANT: nobody waits without limit for a disk that hangs, neither a call nor the end of the process.
 //!
 //! Refuses: a second writer, other than one that takes over by agreement ([`Ledger::succeed`]), a chain
 //! that is damaged anywhere but in a half-written end, a chain of another identity, and calls while the
-//! disk refuses ([`OnFailure`]).
+//! disk refuses or hangs ([`OnFailure`]).
 
 mod chains;
 mod check;
@@ -36,6 +37,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::timeout;
+
 pub use self::{
     check::Fault,
     entry::{Behalf, Decision, Entry, Event, Mode, Revocation},
@@ -59,9 +62,12 @@ use self::{
 /// The ledger can't take an entry now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
-    /// The disk refuses; an attempt is made every second.
+    /// The disk refuses, and an attempt is made every second; or it hangs, for more than five seconds.
     #[error("the ledger can't write")]
     Failing,
+    /// The entry has not become durable within five seconds. It may yet.
+    #[error("the ledger takes too long to write")]
+    Stalled,
     /// Too many entries wait already.
     #[error("too many entries wait for the ledger")]
     Backlog,
@@ -83,7 +89,7 @@ pub struct Status {
     pub last_commit: Duration,
     /// Entries lost since the start.
     pub lost: u64,
-    /// The error of the last attempt, while writing fails.
+    /// The error of the last attempt while writing fails, or that a commit takes too long.
     pub failure: Option<String>,
 }
 
@@ -199,20 +205,28 @@ impl Ledger {
     /// Asked before a call is let in: whether there is room for its entries. Cheap.
     ///
     /// # Errors
-    /// While the disk refuses, for the calls that [`OnFailure`] names; while more than 65,536 entries
-    /// wait, and after closing, for all.
+    /// While the disk refuses or has hung for five seconds, for the calls that [`OnFailure`] names; while more than
+    /// 65,536 entries wait, and after closing, for all.
     pub fn admits(&self, class_may_change_state: bool) -> Result<(), Unavailable> {
         self.0.queue.admits(class_may_change_state)
     }
 
-    /// Writes an entry and waits until it is durable. If the future is dropped the entry may still be
-    /// written, and then wants a closing entry like any other.
+    /// Writes an entry and waits until it is durable, for five seconds at most. If the future is dropped, or the time
+    /// is over, the entry may still be written, and then wants a closing entry like any other.
     ///
     /// # Errors
-    /// If it could not be made durable. The entry is not in the chain then and won't be.
+    /// If it could not be made durable. But for [`Unavailable::Stalled`], the entry is not in the chain then and
+    /// won't be.
     pub async fn intent(&self, entry: Entry) -> Result<(), Unavailable> {
-        let acked = self.0.queue.push_awaited(Body::Call(entry))?;
-        acked.await.unwrap_or(Err(Unavailable::Closed))
+        self.durable(Body::Call(entry)).await
+    }
+
+    async fn durable(&self, body: Body) -> Result<(), Unavailable> {
+        let acked = self.0.queue.push_awaited(body)?;
+        match timeout(self.0.queue.patience(), acked).await {
+            Ok(acked) => acked.unwrap_or(Err(Unavailable::Closed)),
+            Err(_elapsed) => Err(Unavailable::Stalled),
+        }
     }
 
     /// Queues an entry; it is durable within the commit interval. Never blocks on the disk, never fails;
@@ -231,24 +245,29 @@ impl Ledger {
         self.0.queue.push(Body::Revocation(Box::new(revocation)));
     }
 
-    /// Records that a revocation will be lifted, and waits until that is durable.
+    /// Records that a revocation will be lifted, and waits until that is durable, for five seconds at most.
     ///
     /// # Errors
-    /// If it could not be made durable. The entry is not in the chain then and won't be.
+    /// If it could not be made durable. The entry is not in the chain then and won't be; or it may yet, and after it
+    /// one that says that the revocation stays.
     pub async fn record_lifting(&self, revocation: Revocation) -> Result<(), Unavailable> {
-        let acked = self.0.queue.push_awaited(Body::Revocation(Box::new(revocation)))?;
-        acked.await.unwrap_or(Err(Unavailable::Closed))
+        let stays = Revocation { lifted: false, ..revocation.clone() };
+        let recorded = self.durable(Body::Revocation(Box::new(revocation))).await;
+        if recorded == Err(Unavailable::Stalled) {
+            self.record_revocation(stays);
+        }
+        recorded
     }
 
     /// Returns when everything queued before has been committed, or when writing fails (see
-    /// [`Status::failure`]).
+    /// [`Status::failure`]) or has taken five seconds.
     pub async fn flush(&self) {
         // An error means that writing fails, or that the writer has ended, after its last commit.
-        let _ = self.0.queue.push_flush().await;
+        let _ = timeout(self.0.queue.patience(), self.0.queue.push_flush()).await;
     }
 
-    /// Commits what is queued, ends the writer and releases the directory; blocks for that long. Other
-    /// handles refuse and lose entries from here on.
+    /// Commits what is queued, ends the writer and releases the directory; blocks for that long, as long as no
+    /// commit takes more than five seconds. Other handles refuse and lose entries from here on.
     pub fn close(self) {
         self.0.close();
     }
@@ -267,9 +286,15 @@ impl Shared {
     fn close(&self) {
         self.queue.close();
         let thread = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
+        let Some(thread) = thread else { return };
+        if !self.queue.has_ended() {
+            // Nobody knows when it will; the next start closes what is left open.
+            let entries = self.queue.status().backlog;
+            tracing::error!(
+                entries,
+                "the disk hangs; the ledger ends without knowing its last entries written"
+            );
+        } else if thread.join().is_err() {
             tracing::error!("the ledger's writer panicked");
         }
     }

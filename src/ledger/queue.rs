@@ -3,7 +3,10 @@
 //! Callers on any thread push under a short lock; the writer takes everything at once. It is woken for
 //! the first entry after an idle time and for the first caller that waits, not for each entry.
 //!
-//! INVARIANT: [`Queue::push`] of a closing entry is lost only while the disk refuses and the backlog is
+//! A disk that hangs says nothing, so the writer can't tell: whoever asks looks how long the commit under way has
+//! taken. One that takes too long counts as one that fails, until it has ended.
+//!
+//! INVARIANT: [`Queue::push`] of a closing entry is lost only while the disk refuses or hangs and the backlog is
 //! full, or after the ledger was closed; each loss is counted, and the count is written when writing
 //! works again.
 
@@ -27,6 +30,9 @@ use crate::telemetry::Clock;
 /// Entries in one commit, unless writing has just been failing.
 const BATCH: usize = 4096;
 
+/// What is told of a disk that hangs.
+const TOO_LONG: &str = "the commit under way takes too long";
+
 /// Numbers that only tests want otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
@@ -34,11 +40,15 @@ pub(super) struct Limits {
     pub(super) backlog: usize,
     /// Time between attempts while the disk refuses.
     pub(super) retry: Duration,
+    /// Longest time for a commit, after which the disk counts as one that refuses; and for a wait. A busy disk
+    /// takes tenths of a second, a journal of its file system that is full a few seconds, and callers give up after
+    /// tens of them.
+    pub(super) patience: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { backlog: 65_536, retry: Duration::from_secs(1) }
+        Self { backlog: 65_536, retry: Duration::from_secs(1), patience: Duration::from_secs(5) }
     }
 }
 
@@ -70,6 +80,7 @@ pub(super) struct Batch {
 pub(super) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
+    ended: Condvar,
     commit_interval: Duration,
     limits: Limits,
     read_intent: bool,
@@ -85,6 +96,10 @@ struct State {
     /// When the oldest of `pending` came.
     since: Option<Instant>,
     in_flight: usize,
+    /// When the commit under way began.
+    begun: Option<Instant>,
+    /// Whether it was told that it takes too long.
+    told: bool,
     writer: Writer,
     closing: bool,
     failure: Option<Failure>,
@@ -125,6 +140,8 @@ impl Queue {
             flushes: Vec::new(),
             since: None,
             in_flight: 0,
+            begun: None,
+            told: false,
             writer: Writer::Awake,
             closing: false,
             failure: None,
@@ -137,6 +154,7 @@ impl Queue {
         Self {
             state: Mutex::new(state),
             wake: Condvar::new(),
+            ended: Condvar::new(),
             commit_interval: settings.commit_interval,
             limits,
             read_intent: settings.read_intent,
@@ -156,19 +174,24 @@ impl Queue {
 
     /// See [`super::Ledger::admits`].
     pub(super) fn admits(&self, may_change_state: bool) -> Result<(), Unavailable> {
-        let state = self.lock();
+        let mut state = self.lock();
         if state.closed() {
             return Err(Unavailable::Closed);
         }
-        match (&state.failure, self.on_failure) {
-            (None, _) if state.backlog() >= self.limits.backlog => Err(Unavailable::Backlog),
-            (None, _) => Ok(()),
-            (Some(_), OnFailure::DenyAll) => Err(Unavailable::Failing),
-            (Some(_), OnFailure::DenyWrites) if self.needs_intent(may_change_state) => {
+        match (state.failing(self.limits.patience), self.on_failure) {
+            (false, _) if state.backlog() >= self.limits.backlog => Err(Unavailable::Backlog),
+            (false, _) => Ok(()),
+            (true, OnFailure::DenyAll) => Err(Unavailable::Failing),
+            (true, OnFailure::DenyWrites) if self.needs_intent(may_change_state) => {
                 Err(Unavailable::Failing)
             }
-            (Some(_), OnFailure::DenyWrites) => Ok(()),
+            (true, OnFailure::DenyWrites) => Ok(()),
         }
+    }
+
+    /// How long anybody waits for an entry.
+    pub(super) fn patience(&self) -> Duration {
+        self.limits.patience
     }
 
     /// Queues an entry that the caller waits for.
@@ -180,7 +203,7 @@ impl Queue {
         if state.closed() {
             return Err(Unavailable::Closed);
         }
-        if state.failure.is_some() {
+        if state.failing(self.limits.patience) {
             return Err(Unavailable::Failing);
         }
         let (ack, acked) = oneshot::channel();
@@ -199,7 +222,7 @@ impl Queue {
             tracing::error!("an entry came after the ledger was closed and is lost");
             return;
         }
-        if state.failure.is_some() && state.backlog() >= self.limits.backlog {
+        if state.backlog() >= self.limits.backlog && state.failing(self.limits.patience) {
             state.lose(1);
             return;
         }
@@ -213,7 +236,7 @@ impl Queue {
     pub(super) fn push_flush(&self) -> oneshot::Receiver<()> {
         let (done, flushed) = oneshot::channel();
         let mut state = self.lock();
-        if state.writer != Writer::Stopped && state.failure.is_none() {
+        if state.writer != Writer::Stopped && !state.failing(self.limits.patience) {
             state.flushes.push(done);
             self.rouse(state, true);
         }
@@ -224,6 +247,21 @@ impl Queue {
     pub(super) fn close(&self) {
         self.lock().closing = true;
         self.wake.notify_one();
+    }
+
+    /// Waits until the writer has ended, as long as no commit takes too long. Whether it has.
+    pub(super) fn has_ended(&self) -> bool {
+        let patience = self.limits.patience;
+        let mut state = self.lock();
+        while state.writer != Writer::Stopped {
+            let left = state.begun.map_or(patience, |begun| patience.saturating_sub(since(begun)));
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.ended.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 
     fn rouse(&self, mut state: MutexGuard<'_, State>, urgent: bool) {
@@ -267,12 +305,14 @@ impl Queue {
     pub(super) fn finish(&self, batch: Batch, outcome: Result<Duration, String>, tip: Tip) -> bool {
         let mut state = self.lock();
         state.in_flight = 0;
+        state.begun = None;
+        let told = mem::take(&mut state.told);
         let (answer, acks) = match outcome {
             Ok(took) => {
                 state.commits += 1;
                 state.last_commit = took;
                 state.durable = tip;
-                if state.failure.take().is_some() {
+                if state.failure.take().is_some() || told {
                     tracing::info!("the ledger writes again");
                 }
                 let acks: Vec<_> =
@@ -313,6 +353,7 @@ impl Queue {
         state.flushes.clear();
         let lost = state.lost;
         drop(state);
+        self.ended.notify_all();
         if lost > 0 {
             tracing::error!(lost, "the ledger ends with entries that were never written");
         }
@@ -324,16 +365,25 @@ impl Queue {
     }
 
     pub(super) fn status(&self) -> Status {
-        let state = self.lock();
+        let mut state = self.lock();
+        let failure = match (state.failing(self.limits.patience), &state.failure) {
+            (_, Some(failure)) => Some(failure.text.clone()),
+            (true, None) => Some(TOO_LONG.to_owned()),
+            (false, None) => None,
+        };
         Status {
             durable: state.durable.next,
             backlog: state.backlog(),
             commits: state.commits,
             last_commit: state.last_commit,
             lost: state.lost,
-            failure: state.failure.as_ref().map(|failure| failure.text.clone()),
+            failure,
         }
     }
+}
+
+fn since(begun: Instant) -> Duration {
+    Clock.instant().saturating_duration_since(begun)
 }
 
 enum Due {
@@ -347,6 +397,15 @@ enum Due {
 impl State {
     fn closed(&self) -> bool {
         self.closing || self.writer == Writer::Stopped
+    }
+
+    /// Whether the disk refuses, or takes longer than `patience` for the commit under way.
+    fn failing(&mut self, patience: Duration) -> bool {
+        let hangs = self.begun.is_some_and(|begun| since(begun) >= patience);
+        if hangs && !mem::replace(&mut self.told, true) {
+            tracing::error!(error = TOO_LONG, "the ledger can't write");
+        }
+        hangs || self.failure.is_some()
     }
 
     fn backlog(&self) -> usize {
@@ -396,6 +455,7 @@ impl State {
         };
         self.waiting -= entries.iter().filter(|entry| entry.ack.is_some()).count();
         self.in_flight = entries.len();
+        self.begun = Some(Clock.instant());
         Batch {
             entries,
             loss: if all { self.loss.take() } else { None },

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-/// What happens to calls while the ledger can't be written.
+/// What happens to calls while the ledger can't be written: the disk refuses, or has hung for five seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Every call is refused.
@@ -20,6 +20,6 @@ pub struct Settings {
     pub commit_interval: Duration,
     /// Write a durable intent before reads too, so that a crash loses none of them.
     pub read_intent: bool,
-    /// What to do when the disk refuses.
+    /// What to do when the disk refuses or hangs.
     pub on_failure: OnFailure,
 }

@@ -9,6 +9,7 @@ use crate::telemetry::Clock;
 mod chains;
 mod damage;
 mod failure;
+mod hanging;
 
 pub(super) fn directory() -> TempDir {
     tempfile::tempdir().expect("a directory")

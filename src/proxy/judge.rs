@@ -1,8 +1,10 @@
 //! From a decoded call to a permit with its intent on record.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
-use super::{Proxy, Read, Served, answered::Address};
+use pingora::protocols::http::ServerSession;
+
+use super::{Halt, Proxy, Read, Served, answered::Address};
 use crate::{
     delegation::Behalf,
     denial::Denial,
@@ -239,17 +241,20 @@ impl Proxy {
     /// What it takes of limits was taken before.
     pub(super) async fn write_intent(
         &self,
+        session: &mut ServerSession,
         exchange: &mut Exchange,
         _taken: Taken,
-    ) -> Result<(), Denial> {
-        let Some(permit) = &exchange.permit else { return Err(Denial::LedgerUnavailable) };
+    ) -> Result<(), Halt> {
+        let Some(permit) = &exchange.permit else { return Err(Denial::LedgerUnavailable.into()) };
         let changes = permit.class().may_change_state();
         let ledger = &self.shared.record.ledger;
         ledger.admits(changes).map_err(|_| Denial::LedgerUnavailable)?;
         if ledger.needs_intent(changes) {
-            let intent = exchange.entry(Event::Intent);
             let started = self.shared.record.clock.instant();
-            ledger.intent(intent).await.map_err(|_| Denial::LedgerUnavailable)?;
+            // Whatever ends the wait, the entry may still be written; the exchange's own closes it.
+            let written = pin!(ledger.intent(exchange.entry(Event::Intent)));
+            let written = self.while_wanted(session, written).await?;
+            written.map_err(|_| Denial::LedgerUnavailable)?;
             let waited = self.shared.record.clock.instant().saturating_duration_since(started);
             exchange.intent_wait = waited;
         }

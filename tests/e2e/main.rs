@@ -13,6 +13,7 @@ mod ca;
 mod delegation;
 mod exchange;
 mod framing;
+mod hanging;
 #[path = "../support/http.rs"]
 mod http;
 #[path = "../support/programs.rs"]

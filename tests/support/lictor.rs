@@ -81,10 +81,12 @@ pub(crate) struct Setup {
     route: String,
     also: String,
     upstream: String,
+    ledger: String,
     policies: String,
     rest: String,
     valid_for: u64,
     file_limit: Option<u64>,
+    hanging: bool,
 }
 
 impl Setup {
@@ -96,10 +98,12 @@ impl Setup {
             route: String::new(),
             also: String::new(),
             upstream: String::new(),
+            ledger: String::new(),
             policies: POLICIES.to_owned(),
             rest: String::new(),
             valid_for: 3600,
             file_limit: None,
+            hanging: false,
         }
     }
 
@@ -140,6 +144,12 @@ impl Setup {
         self
     }
 
+    /// More keys of the ledger: `onFailure: denyWrites`.
+    pub(crate) fn ledger(mut self, keys: &str) -> Self {
+        self.ledger = format!(", {keys}");
+        self
+    }
+
     /// How many seconds its own identity is valid.
     pub(crate) fn valid_for(self, seconds: u64) -> Self {
         Self { valid_for: seconds, ..self }
@@ -150,8 +160,13 @@ impl Setup {
         Self { file_limit: Some(bytes), ..self }
     }
 
+    /// Its disk hangs as long as there is a file `hang` in its directory.
+    pub(crate) fn hanging(self) -> Self {
+        Self { hanging: true, ..self }
+    }
+
     fn yaml(&self) -> String {
-        let Self { url, listener, route, also, upstream, rest, .. } = self;
+        let Self { url, listener, route, also, upstream, ledger, rest, .. } = self;
         let routes =
             format!("routes: [{{ path: /mcp, protocol: mcp, upstream: files{route} }}{also}]");
         format!(
@@ -164,7 +179,7 @@ impl Setup {
              upstreams:\n\
              - {{ name: files, url: '{url}', tools: {{ look: {{ class: read }} }}{upstream} }}\n\
              policy: {{ directory: policies }}\n\
-             ledger: {{ directory: ledger }}\n\
+             ledger: {{ directory: ledger{ledger} }}\n\
              admin: {{ bind: '127.0.0.1:0' }}\n\
              {rest}"
         )
@@ -178,6 +193,10 @@ impl Setup {
         std::fs::create_dir(here.join("policies")).expect("a directory");
         std::fs::write(here.join("policies/all.cedar"), &self.policies).expect("policies");
         std::fs::write(here.join("lictor.yaml"), self.yaml()).expect("a configuration");
+        if self.hanging {
+            let command = hanging(here).await;
+            return Starting::of(command, Arc::new(directory)).listens(LISTENERS).await;
+        }
         Lictor::run(directory, self.file_limit).await
     }
 }
@@ -525,6 +544,18 @@ fn limited(directory: &Path, bytes: u64, arguments: &[&str]) -> Command {
     );
     command.args(["-c", &script, env!("CARGO_BIN_EXE_lictor")]);
     prepare(&mut command, directory, arguments);
+    command
+}
+
+/// The command on a disk that can be made to hang. What linked these tests makes what is preloaded for that.
+async fn hanging(directory: &Path) -> Command {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/hanging_disk.c");
+    let library = directory.join("hanging_disk.so");
+    let mut linker = Command::new("cc");
+    let linking = linker.args(["-shared", "-fPIC", source, "-o"]).arg(&library).status();
+    assert!(within("a library", linking).await.expect("`cc` runs").success());
+    let mut command = command(directory, &RUN);
+    command.env("LD_PRELOAD", library);
     command
 }
 

@@ -76,7 +76,7 @@ fn faulty(directory: &Path, on_failure: OnFailure, retry: Duration) -> (Ledger, 
     let opened = recovery::open(directory, &Genesis::default()).expect("opens");
     let store = |disk| Faulty { disk, plan: plan.clone() };
     let ledger = Ledger::start(opened, store, |tip| {
-        Queue::new(&settings, tip, Limits { backlog: BACKLOG, retry })
+        Queue::new(&settings, tip, Limits { backlog: BACKLOG, retry, patience: NEVER })
     })
     .expect("starts");
     (ledger, plan)
@@ -189,7 +189,7 @@ fn a_full_backlog_refuses_new_calls_before_anything_is_lost() {
     let queue = Queue::new(
         &settings,
         Tip { next: 1, ..Tip::GENESIS },
-        Limits { backlog: BACKLOG, retry: NEVER },
+        Limits { backlog: BACKLOG, retry: NEVER, patience: NEVER },
     );
     for call in 0..BACKLOG as u128 {
         assert_eq!(queue.admits(false), Ok(()));
