@@ -7,7 +7,7 @@ use std::{
 
 use rustls::pki_types::CertificateDer;
 
-use super::{SpiffeId, SvidError, source::Snapshot};
+use super::{SpiffeId, SvidError, source::Snapshot, svid};
 
 /// The verified other end of a connection.
 ///
@@ -20,6 +20,8 @@ pub struct Peer {
     chain: Vec<CertificateDer<'static>>,
     /// The last generation of the source under which the chain was verified.
     generation: AtomicU64,
+    /// Until when it stays verified under that one, Unix seconds.
+    valid_until: AtomicU64,
 }
 
 /// Why a peer is not, or no longer, believed.
@@ -62,9 +64,11 @@ impl Peer {
         not_after: u64,
         chain: &[CertificateDer<'_>],
         generation: u64,
+        valid_until: u64,
     ) -> Self {
         let chain = chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
-        Self { id, not_after, chain, generation: AtomicU64::new(generation) }
+        let (generation, valid_until) = (AtomicU64::new(generation), AtomicU64::new(valid_until));
+        Self { id, not_after, chain, generation, valid_until }
     }
 
     /// Its SPIFFE ID.
@@ -82,18 +86,22 @@ impl Peer {
         &self.chain
     }
 
-    /// Whether it can still be believed under `snapshot` at `now`. Costs two comparisons as long as the
-    /// snapshot is the one that the chain was last verified under, and one path validation otherwise.
+    /// Whether it can still be believed under `snapshot` at `now`. Costs three comparisons as long as the
+    /// snapshot is the one that the chain was last verified under and no certificate of it has ended since, and one
+    /// path validation otherwise.
     pub(super) fn recheck(&self, snapshot: &Snapshot, now: u64) -> Result<(), PeerError> {
         if now >= self.not_after {
             return Err(PeerError::Expired);
         }
-        // Relaxed: the number only says which snapshot was checked and publishes no other memory. Two
-        // requests that race here both verify.
-        if self.generation.load(Ordering::Relaxed) == snapshot.generation {
+        // Relaxed: the numbers only say which snapshot was checked, and until when that holds, and publish no other
+        // memory. Two requests that race here both verify.
+        if self.generation.load(Ordering::Relaxed) == snapshot.generation
+            && now < self.valid_until.load(Ordering::Relaxed)
+        {
             return Ok(());
         }
         snapshot.bundles.verify(&self.chain, super::Role::Client, now)?;
+        self.valid_until.store(svid::valid_until(&self.chain, now)?, Ordering::Relaxed);
         self.generation.store(snapshot.generation, Ordering::Relaxed);
         Ok(())
     }

@@ -80,10 +80,7 @@ impl Snapshot {
         now: u64,
     ) -> Result<Signer, PeerError> {
         let leaf = self.bundles.verify(chain, Role::Client, now)?;
-        let mut valid_until = leaf.not_after;
-        for link in chain.iter().skip(1) {
-            valid_until = valid_until.min(svid::end_of(link)?);
-        }
+        let valid_until = svid::valid_until(chain, now)?;
         let (kind, key) = match chain.first() {
             Some(leaf) => svid::public_key(leaf)?,
             None => return Err(PeerError::NoCertificate),

@@ -23,7 +23,8 @@ use rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
 
 use super::{
-    Peer, PeerError, Role, Settings, SpiffeId, TrustBundles, files, keeper::Keeper, workload_api,
+    Peer, PeerError, Role, Settings, SpiffeId, TrustBundles, files, keeper::Keeper, svid,
+    workload_api,
 };
 use crate::telemetry::Clock;
 
@@ -137,7 +138,8 @@ impl Source {
         let snapshot = self.snapshot();
         snapshot.usable(now)?;
         let leaf = snapshot.bundles.verify(chain, Role::Client, now)?;
-        Ok(Peer::new(leaf.id, leaf.not_after, chain, snapshot.generation))
+        let valid_until = svid::valid_until(chain, now)?;
+        Ok(Peer::new(leaf.id, leaf.not_after, chain, snapshot.generation, valid_until))
     }
 
     /// Whether a peer that was verified when it connected can be believed for one more request at `now`
@@ -242,7 +244,6 @@ impl Snapshot {
         trusted: &[&super::ca::Ca],
         generation: u64,
     ) -> Self {
-        use super::svid;
         use crate::tls::provider;
         let root = |ca: &&super::ca::Ca| (ca.domain.clone(), vec![ca.root.clone()]);
         let roots = trusted.iter().map(root).collect();

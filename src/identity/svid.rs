@@ -106,9 +106,17 @@ pub(super) fn parse_root(der: &CertificateDer<'_>) -> Result<u64, SvidError> {
     validity(&certificate).map(|(_, not_after)| not_after)
 }
 
-/// End of a certificate's validity, Unix seconds.
-pub(super) fn end_of(der: &CertificateDer<'_>) -> Result<u64, SvidError> {
-    validity(&parse(der)?).map(|(_, not_after)| not_after)
+/// Until when a path through certificates of a chain stays one that was found at `now`, in Unix seconds: the end of
+/// the first that hadn't ended by then. Those that had are on no path; in its last second, `webpki` takes one still.
+pub fn valid_until(chain: &[CertificateDer<'_>], now: u64) -> Result<u64, SvidError> {
+    let mut until = u64::MAX;
+    for certificate in chain {
+        let (_, end) = validity(&parse(certificate)?)?;
+        if now <= end {
+            until = until.min(end);
+        }
+    }
+    Ok(until)
 }
 
 /// The public key of a leaf in the form that signatures are checked with: a point for elliptic curves,

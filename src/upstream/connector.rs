@@ -29,6 +29,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{resolver::Resolver, tls};
+use crate::telemetry::Clock;
 
 /// Why no connection came about. Nothing of a call was sent.
 #[derive(Debug, thiserror::Error)]
@@ -128,7 +129,7 @@ impl Connector {
                 reason: tls::explain(&error),
             }
         })?;
-        if let Some(not_after) = tls::svid_expiry(stream.get_ref().1) {
+        if let Some(not_after) = tls::svid_expiry(stream.get_ref().1, Clock.unix().as_secs()) {
             self.valid_until.fetch_min(not_after, Ordering::Relaxed);
         }
         Ok(Io(Box::new(TokioIo::new(stream))))

@@ -42,10 +42,14 @@ pub(super) fn web_pki(roots: Option<&Path>) -> Result<ClientConfig, SetupError> 
     Ok(config)
 }
 
-/// End of validity (Unix seconds) of the SVID that the other end showed; `None` if it showed none.
-pub(super) fn svid_expiry(connection: &rustls::ClientConnection) -> Option<u64> {
-    let leaf = connection.peer_certificates()?.first()?;
-    svid::parse_leaf(leaf).ok().map(|leaf| leaf.not_after)
+/// Until when (Unix seconds) the SVID that the other end has shown by `now` needs no other look: it ends then, or a
+/// certificate above it does. `None` if it showed none.
+pub(super) fn svid_expiry(connection: &rustls::ClientConnection, now: u64) -> Option<u64> {
+    let chain = connection.peer_certificates()?;
+    let leaf = svid::parse_leaf(chain.first()?).ok()?;
+    let above = svid::valid_until(chain, now).ok()?;
+    // It may have ended since it was verified.
+    Some(above.min(leaf.not_after))
 }
 
 /// Why a handshake failed. rustls shows errors of a verifier in their `Debug` form only.

@@ -9,7 +9,7 @@ use lictor::identity::{Files, PeerError, Settings, State};
 use tempfile::TempDir;
 
 use super::{
-    ca::Ca,
+    ca::{Ca, at},
     site::{Call, Site, ask, caller, files, from_files, now, start, until},
     workload_api::{Agent, Script},
 };
@@ -89,6 +89,30 @@ async fn an_expired_peer_is_refused_on_a_warm_connection() {
         }
     };
     assert_eq!(refused, (401, PeerError::Expired.to_string()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_ends_with_the_first_certificate_that_its_path_needs() {
+    let ca = Ca::new("one.test");
+    let (source, _files) = from_files(&ca.svid("/lictor"), &[&ca]);
+    let site = Site::start(&source);
+    let brief = ca.svid_via("/agent", |params| params.not_after = at(2));
+    // Somebody who shows one that no path of theirs needs.
+    let mut needless = ca.svid_via("/other", |_| {});
+    needless.chain.extend(brief.chain.last().cloned());
+    let mut other = Call::connect(&site, &caller(Some(&needless))).await.expect("connected");
+    let mut call = Call::connect(&site, &caller(Some(&brief))).await.expect("connected");
+    assert_eq!(call.ask().await.expect("served").0, 200);
+    let deadline = now() + 5;
+    while call.ask().await.expect("answered").0 == 200 {
+        assert!(now() < deadline, "its intermediate has ended");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(call.ask().await.expect("answered").0, 401);
+    ask(&site, &caller(Some(&brief))).await.expect_err("no handshake either");
+    for _ in 0..2 {
+        assert_eq!(other.ask().await.expect("served").0, 200);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

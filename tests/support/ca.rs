@@ -268,7 +268,8 @@ fn uri(text: &str) -> SanType {
     SanType::URI(text.try_into().expect("ASCII"))
 }
 
-fn at<T: From<SystemTime>>(seconds: u64) -> T {
+/// So many seconds from now.
+pub(crate) fn at<T: From<SystemTime>>(seconds: u64) -> T {
     (now() + Duration::from_secs(seconds)).into()
 }
 

@@ -1,6 +1,6 @@
 //! Upstreams that have to prove who they are, over HTTP/2 where they speak it.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::StreamBody;
@@ -18,8 +18,9 @@ use tokio::{net::TcpListener, sync::mpsc, time::sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::PAUSE;
 use crate::{
-    ca::{Ca, Credential},
+    ca::{Ca, Credential, at},
     http::within,
     site::{Site, TD_ONE, agent_a, call, send, wire_a},
     stub::Stub,
@@ -81,6 +82,39 @@ async fn an_upstream_that_is_somebody_else_gets_no_call() {
         assert_eq!(closing["status"], "upstream_unreachable");
         assert_eq!(closing["kind"], "outcome");
     }
+}
+
+#[tokio::test]
+async fn a_warm_connection_ends_with_the_upstreams_intermediate() {
+    let brief = TD_ONE.svid_via("/files", |params| params.not_after = at(3));
+    let mut stub = Stub::scripted_tls(server(&brief)).await;
+    let identity = "spiffeId: 'spiffe://td-one.example.org/files'";
+    let lictor = Site::to(&stub.url()).upstream(identity).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let mut calls = 0;
+    let served = async {
+        loop {
+            calls += 1;
+            let mut asking = pin!(send(&mut caller, "POST", &[], call("echo", "{}")));
+            let answer = loop {
+                tokio::select! {
+                    reply = &mut asking => break reply.whole().await,
+                    call = stub.call() => call.answer("{}").await,
+                }
+            };
+            if answer.status != 200 {
+                return answer;
+            }
+            // In the last second, each call has a new one.
+            assert!(calls > 2 || stub.connections() == 1, "it is warm");
+            sleep(PAUSE).await;
+        }
+    };
+    let refused = within("the end of the intermediate", served).await;
+    assert_eq!((refused.status, refused.kind().as_str()), (502, "upstream_unreachable"));
+    assert_eq!(stub.requests(), calls - 1);
+    assert!(calls > 2, "it was warm");
+    lictor.stop(calls).await;
 }
 
 #[tokio::test]
