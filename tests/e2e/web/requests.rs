@@ -195,12 +195,12 @@ async fn limits_shadow_and_breakers_hold_here_too() {
         _ => reply("200 OK", "", "fine"),
     })
     .await;
-    let site = Setup::to(&base(&api, "/"))
-        .route("mode: shadow")
-        .upstream("breaker: { failures: 2, open: 60s }")
-        .with("rateLimits: [{ name: writes, rate: 1/1h, when: { classes: [write] } }]")
-        .start()
-        .await;
+    let setup = || {
+        Setup::to(&base(&api, "/"))
+            .upstream("breaker: { failures: 2, open: 60s }")
+            .with("rateLimits: [{ name: writes, rate: 1/1h, when: { classes: [write] } }]")
+    };
+    let site = setup().route("mode: shadow").start().await;
     let mut caller = site.lictor.caller(Transport::Http1).await;
     for (method, target, status) in [
         ("GET", "/api/secret", 200),
@@ -217,11 +217,7 @@ async fn limits_shadow_and_breakers_hold_here_too() {
     let would: Vec<_> = closings.iter().map(|entry| entry["would_deny"].as_str()).collect();
     assert_eq!(would[..3], [Some("policy_denied"), None, Some("rate_limited")]);
 
-    let site = Setup::to(&base(&api, "/"))
-        .upstream("breaker: { failures: 2, open: 60s }")
-        .with("rateLimits: [{ name: writes, rate: 1/1h, when: { classes: [write] } }]")
-        .start()
-        .await;
+    let site = setup().start().await;
     let mut caller = site.lictor.caller(Transport::Http1).await;
     assert_eq!(asked(&mut caller, "PUT", "/api/a", &[], "").await.status, 200);
     let answer = asked(&mut caller, "PUT", "/api/a", &[], "").await;

@@ -215,7 +215,7 @@ async fn the_first_call_after_a_quiet_spell_is_served() {
         assert!(closed.starts_with(':'), "{closed}");
         match code(&mut caller, call("echo", "{}")).await {
             None => {}
-            // On a busy machine the next connection may take too long.
+            // On a busy machine the next connection may take more than the 20 ms that a call waits, for once.
             Some(5035) => {
                 unavailable += 1;
                 sleep(Duration::from_secs(1)).await;
@@ -223,7 +223,7 @@ async fn the_first_call_after_a_quiet_spell_is_served() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(unavailable <= 4, "{unavailable}");
+    assert!(unavailable <= 1, "{unavailable}");
     assert_eq!(stub.requests(), 8 - unavailable);
     lictor.stop(8).await;
 }
