@@ -16,6 +16,9 @@ use pingora::{ErrorType, protocols::http::ServerSession};
 use super::{Halt, head};
 use crate::{denial::Denial, exchange::End};
 
+/// Parts without a byte that are passed over in a body of HTTP/2: its end may come as one.
+const EMPTY_PARTS: usize = 16;
+
 /// Memory that is taken at the beginning of a body at most, beyond what has come of it.
 const USUAL: usize = 64 * 1024;
 
@@ -108,25 +111,34 @@ pub(super) async fn read(
         session.write_continue_response().await.map_err(|_| End::CallerGone)?;
         session.set_keepalive(keep_alive);
     }
+    // The common case, one part for the whole body, needs no second copy.
+    let mut only = Bytes::new();
     let mut whole = BytesMut::new();
+    let mut empty = 0;
     loop {
         let part = session.read_request_body().await;
         let Some(part) = part.map_err(|error| broken(error.etype()))? else {
-            return Ok((whole.freeze(), reservation));
+            return Ok((if whole.is_empty() { only } else { whole.freeze() }, reservation));
         };
-        let length = whole.len() + part.len();
+        if part.is_empty() {
+            // Over HTTP/1 they come with the borders of chunks, and cost their sender bytes.
+            empty += usize::from(session.is_http2());
+            if empty > EMPTY_PARTS {
+                return Err(Denial::Framing("too many empty frames").into());
+            }
+            continue;
+        }
+        let length = only.len() + whole.len() + part.len();
         if length > limit {
             return Err(Denial::TooLarge { limit }.into());
         }
+        if announced.is_some_and(|announced| length > announced) {
+            return Err(Denial::Framing("the body is longer than announced").into());
+        }
         reservation.resize(length)?;
         if whole.is_empty() && announced == Some(length) {
-            // The common case, one read for the whole body, needs no second copy.
-            let rest = session.read_request_body().await;
-            return match rest {
-                Ok(None) => Ok((part, reservation)),
-                Ok(Some(_)) => Err(Denial::Framing("the body is longer than announced").into()),
-                Err(error) => Err(broken(error.etype())),
-            };
+            only = part;
+            continue;
         }
         if whole.is_empty() {
             // Once for what is usual; what is longer grows as it comes.

@@ -45,11 +45,19 @@ enum Outcome {
 
 /// Sends one request with a body over a connection of its own.
 async fn ask(lictor: &Lictor, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
+    ask_in(lictor, fields, &[body]).await
+}
+
+/// The same with a frame for each part of the body.
+async fn ask_in(lictor: &Lictor, fields: &[(&str, &str)], parts: &[&[u8]]) -> Outcome {
     let mut wire = lictor.wire_http2().await;
     wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     wire.send(frame(SETTINGS, 0, 0, &[])).await;
     wire.send(frame(HEADERS, END_HEADERS, 1, &literals(fields))).await;
-    wire.try_send(frame(DATA, END_STREAM, 1, body)).await;
+    for (at, part) in parts.iter().enumerate() {
+        let flags = if at + 1 == parts.len() { END_STREAM } else { 0 };
+        wire.try_send(frame(DATA, flags, 1, part)).await;
+    }
     let mut outcome = Outcome::Refused;
     loop {
         let Some(head) = wire.try_exactly(9).await else { return Outcome::Refused };
@@ -116,6 +124,46 @@ async fn streams_that_are_reset_at_once_cost_nothing() {
     assert!(left <= files && after < before + (8 << 10), "{before} KiB, {after} KiB; {left}");
     assert_eq!(stub.requests(), 2, "nothing of it is forwarded");
     lictor.stop_with(|closings| closings >= 2).await;
+}
+
+/// Python's clients end every body so.
+#[tokio::test]
+async fn the_end_of_a_body_may_come_in_a_frame_of_its_own() {
+    let stub = Stub::json().await;
+    let lictor = Lictor::start(&stub.url()).await;
+    let body = CALL.as_bytes();
+    let (first, second) = body.split_at(9);
+    let length = body.len().to_string();
+    let announced = with("content-length", &length);
+    let empty = vec![&b""[..]; 10_000];
+    let flood = [&[first], &*empty, &[second]].concat();
+    let rows: [&[&[u8]]; 6] = [
+        &[body],
+        &[body, b""],
+        &[first, second, b""],
+        &[b"", first, b"", b"", second, b"", b"", b""],
+        &[b"", body, b"", b""],
+        &flood,
+    ];
+    let mut passed = 0;
+    for parts in rows {
+        for fields in [&GOOD[..], &announced] {
+            let outcome = ask_in(&lictor, fields, parts).await;
+            // How many are too many is for the library to say.
+            if parts.len() < 100 {
+                assert_eq!(outcome, Outcome::Answered { ok: true }, "{parts:?}");
+            }
+            passed += usize::from(outcome == Outcome::Answered { ok: true });
+        }
+    }
+    assert!(stub.seen().iter().all(|seen| seen.body == body));
+    assert_eq!(stub.requests(), passed);
+    // Nor is it another one than was announced.
+    for parts in [&[body, b"x"][..], &[first, b""], &[first, second, b"x", b""]] {
+        assert_eq!(ask_in(&lictor, &announced, parts).await, Outcome::Refused);
+    }
+    assert_eq!(stub.requests(), passed);
+    lictor.stop_with(|closings| closings >= passed).await;
 }
 
 #[tokio::test]
