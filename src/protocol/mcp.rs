@@ -235,7 +235,9 @@ fn method_call(
     }
     let mirrors_required = era == Era::Modern && is_request;
     head.check_method(name, mirrors_required).map_err(refuse)?;
-    head.check_name(&params.mirrored_names(&method), mirrors_required).map_err(refuse)?;
+    // Which names a vendor's methods mirror nobody says.
+    let name_required = mirrors_required && method.rule().is_some();
+    head.check_name(&params.mirrored_names(&method), name_required).map_err(refuse)?;
     if mirrors_required {
         params.check_required_meta().map_err(refuse)?;
     }

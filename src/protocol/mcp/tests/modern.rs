@@ -78,6 +78,18 @@ fn names_in_headers_without_a_name_in_the_body_are_mismatches() {
 }
 
 #[test]
+fn only_what_the_revision_names_has_to_name_its_object_in_a_header() {
+    let names = r#""name":"echo","uri":"note:///a","taskId":"t-1""#;
+    for method in ["tools/call", "prompts/get", "resources/read", "tasks/get"] {
+        assert_eq!(fault_of(modern(method, names, None)), mismatch(), "{method}");
+    }
+    for method in ["server/discover", "acme/search"] {
+        assert!(modern(method, names, None).is_ok(), "{method}");
+    }
+    assert_eq!(fault_of(modern("acme/search", names, Some("other"))), mismatch());
+}
+
+#[test]
 fn versions_have_to_agree() {
     let body = |version: &str| {
         let version = format!(r#""io.modelcontextprotocol/protocolVersion":{version}"#);
