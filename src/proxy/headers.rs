@@ -100,18 +100,21 @@ const WITHHELD: &[&str] = &[
     "x-sendfile",
 ];
 
+/// Whether an upstream that isn't a web API gets to see a header of this name.
+pub(super) fn crosses(name: &str) -> bool {
+    name.starts_with("mcp-param-") || FORWARDED.binary_search(&name).is_ok()
+}
+
 /// The headers of a caller's request that an upstream gets to see.
 pub(super) fn for_upstream(request: &HeaderMap, in_session: bool) -> HeaderMap {
     let nominated = nominated(request);
     let mut headers = HeaderMap::with_capacity(12);
     for (name, value) in request {
         let text = name.as_str();
-        let mirrored = text.starts_with("mcp-param-");
         // Outside of a session whose owner was checked, there is none to name and nothing to resume: an
         // event id alone could bring up what was meant for somebody else.
         let stray = !in_session && matches!(text, "mcp-session-id" | "last-event-id");
-        let passes = mirrored || FORWARDED.binary_search(&text).is_ok();
-        if passes && !stray && !nominated.contains(name) {
+        if crosses(text) && !stray && !nominated.contains(name) {
             headers.append(name.clone(), value.clone());
         }
     }

@@ -3,11 +3,12 @@
 //! Checked before anything is rewritten for the upstream (DNS rebinding; MCP 2025-11-25 and 2026-07-28
 //! transports, "Security Warning"). A request without `Origin` is no browser's and is fine.
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
+use super::headers;
 use crate::{denial::Denial, listener};
 
-/// Names that protocols need on requests; a preflight may ask for them.
+/// Names that protocols need on requests; a preflight is told of them whatever it asks for.
 const ALLOWED_HEADERS: &str = "Accept, Authorization, Content-Type, Last-Event-ID, \
     MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, traceparent, tracestate";
 const ALLOWED_METHODS: &str = "POST, GET, DELETE";
@@ -15,6 +16,8 @@ const ALLOWED_METHODS: &str = "POST, GET, DELETE";
 const ALLOWED_METHODS_OF_WEBS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
 /// What pages need on requests to those, beside the others.
 const ALLOWED_HEADERS_OF_WEBS: &str = "Idempotency-Key, If-Match, If-Modified-Since, If-None-Match, If-Unmodified-Since, Prefer, Range";
+/// Names beyond those that one preflight is told of.
+const MOST_ASKED: usize = 64;
 const EXPOSED_HEADERS: &str = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After, \
                                RateLimit, RateLimit-Policy";
 
@@ -82,16 +85,30 @@ pub(super) fn expose(headers: &mut HeaderMap, origin: &HeaderValue) {
 }
 
 /// The answer to a preflight from an allowed origin; `webs` says whether there are web APIs on the listener.
-pub(super) fn preflight(headers: &mut HeaderMap, origin: &HeaderValue, webs: bool) {
-    expose(headers, origin);
+pub(super) fn preflight(
+    answer: &mut HeaderMap,
+    request: &HeaderMap,
+    origin: &HeaderValue,
+    webs: bool,
+) {
+    expose(answer, origin);
     let methods = if webs { ALLOWED_METHODS_OF_WEBS } else { ALLOWED_METHODS };
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
+    answer.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+    answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
     if webs {
         let more = HeaderValue::from_static(ALLOWED_HEADERS_OF_WEBS);
-        headers.append(header::ACCESS_CONTROL_ALLOW_HEADERS, more);
+        answer.append(header::ACCESS_CONTROL_ALLOW_HEADERS, more);
     }
-    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    let asked = request.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+    let asked = asked.filter_map(|names| names.to_str().ok()).flat_map(|names| names.split(','));
+    let asked = asked.filter_map(|name| HeaderName::try_from(name.trim()).ok());
+    // An upstream gets to see them.
+    let more = asked.filter(|name| headers::crosses(name.as_str())).take(MOST_ASKED);
+    let more = more.map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
+    if let (false, Ok(more)) = (more.is_empty(), HeaderValue::try_from(more)) {
+        answer.append(header::ACCESS_CONTROL_ALLOW_HEADERS, more);
+    }
+    answer.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
 }
 
 /// `host` without its port; an IPv6 literal keeps its brackets.

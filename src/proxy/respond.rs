@@ -134,7 +134,7 @@ impl Proxy {
             return Err(Denial::Framing("a preflight has no body").into());
         }
         let mut headers = HeaderMap::new();
-        origin::preflight(&mut headers, origin, inside.webs().next().is_some());
+        origin::preflight(&mut headers, request, origin, inside.webs().next().is_some());
         drop(inside);
         self.send(session, exchange, StatusCode::NO_CONTENT, headers, Bytes::new()).await?;
         exchange.end = Some(End::Answered);

@@ -423,7 +423,8 @@ async fn browsers_of_allowed_origins_are_answered() {
                     ("access-control-request-method", "POST"),
                     (
                         "access-control-request-headers",
-                        "mcp-protocol-version, mcp-method, mcp-name, authorization",
+                        "mcp-protocol-version, mcp-method, mcp-name, authorization, \
+                         A2A-Version,a2a-extensions , Mcp-Param-Region, baggage, x-evil, a b",
                     ),
                 ],
             );
@@ -437,7 +438,9 @@ async fn browsers_of_allowed_origins_are_answered() {
         assert_eq!(answer.header("access-control-allow-methods"), Some("POST, GET, DELETE"));
         assert_eq!(answer.header("access-control-allow-credentials"), None);
         assert_eq!(answer.header("vary"), Some("Origin"));
-        let allowed = answer.header("access-control-allow-headers").expect("a list").to_lowercase();
+        let allowed = answer.headers.get_all("access-control-allow-headers").iter();
+        let allowed: Vec<_> = allowed.map(|names| names.to_str().expect("text")).collect();
+        let allowed = allowed.join(", ").to_lowercase();
         for name in [
             "mcp-protocol-version",
             "mcp-method",
@@ -446,9 +449,14 @@ async fn browsers_of_allowed_origins_are_answered() {
             "authorization",
             "content-type",
             "last-event-id",
+            "a2a-version",
+            "a2a-extensions",
+            "mcp-param-region",
+            "baggage",
         ] {
-            assert!(allowed.split(", ").any(|header| header == name), "{name}");
+            assert!(allowed.split(", ").any(|header| header == name), "{name}: {allowed}");
         }
+        assert!(!allowed.contains("evil"), "{allowed}");
         let exposed = answer.header("access-control-expose-headers").expect("a list");
         assert!(exposed.contains("Mcp-Session-Id") && exposed.contains("WWW-Authenticate"));
         let answer = caller.send(bad).await.whole().await;
