@@ -93,8 +93,9 @@ impl Proxy {
         )
         .await?;
         let shape = shape(&head.headers);
-        let desk = matches!(read.leg, Leg::Stream) && head.status.is_success();
-        if !is_plain(&head.headers) || (desk && shape != Shape::Events) {
+        // What comes on a session's own stream, some clients read as events whatever it is called.
+        let own_stream = matches!(call.kind, Kind::Stream) && head.status.is_success();
+        if !is_plain(&head.headers) || (own_stream && shape != Shape::Events) {
             return Err(Denial::UpstreamUnreadable.into());
         }
         let coming = self.coming(exchange, served, (head, body));

@@ -3,6 +3,7 @@
 mod asks;
 mod documents;
 mod inputs;
+mod readings;
 mod tasks;
 
 use serde_json::Value;

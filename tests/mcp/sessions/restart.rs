@@ -79,6 +79,7 @@ async fn two_processes_dont_write_to_one_file() {
     assert!(!told.status.success());
     let told = String::from_utf8(told.stderr).expect("UTF-8");
     assert!(told.contains("the state can't be opened"), "{told}");
-    assert_eq!(send(&mut a(&lictor).await, "GET", &[], "").await.whole().await.status, 202);
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    assert_eq!(send(&mut a(&lictor).await, "POST", &[], told).await.whole().await.status, 202);
     lictor.stop(1).await;
 }
