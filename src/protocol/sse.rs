@@ -7,11 +7,17 @@
 //! An event that ends with CR is complete at once, because waiting for a possible LF could hold it
 //! back for ever. If that LF comes with a later chunk, it is an event of its own without any field: some
 //! readers wait for it.
+//!
+//! What is judged and goes on is made clear first, see [`Event::clear`]: readers differ in these rules.
 
 use std::{borrow::Cow, mem};
 
 use bytes::{Bytes, BytesMut};
 use memchr::memchr2;
+
+pub use clear::Ambiguous;
+
+mod clear;
 
 #[cfg(test)]
 mod tests;
@@ -110,7 +116,7 @@ impl Splitter {
         if self.partial.is_empty() && self.boundary.after_cr && chunk.starts_with(b"\n") {
             let raw = chunk.split_to(1);
             self.boundary.observe(&raw);
-            events.push(Event { raw, first: false });
+            events.push(Event { raw, place: Place::Tail });
         }
         while let Some(end) = self.boundary.advance(&chunk) {
             let last = chunk.split_to(end);
@@ -121,8 +127,9 @@ impl Splitter {
                 self.partial.extend_from_slice(&last);
                 mem::take(&mut self.partial).freeze()
             };
-            events.push(Event { raw, first: !self.begun });
-            self.begun = true;
+            let place =
+                if mem::replace(&mut self.begun, true) { Place::Later } else { Place::First };
+            events.push(Event { raw, place });
         }
         self.check(chunk.len())?;
         self.partial.extend_from_slice(&chunk);
@@ -150,7 +157,18 @@ impl Splitter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     raw: Bytes,
-    first: bool,
+    place: Place,
+}
+
+/// Where an event stands in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the start, where there may be a mark.
+    First,
+    /// Behind another one.
+    Later,
+    /// It is the line feed that belongs to the end of the event before.
+    Tail,
 }
 
 impl Event {
@@ -172,9 +190,11 @@ impl Event {
         Some(Cow::Owned(joined))
     }
 
-    /// Whether one of its `event` fields has this value; the last one counts, but some readers differ.
+    /// Whether one of its `event` fields has this value, whatever space is around it; the last one counts, and
+    /// every space, but some readers differ.
     pub fn is_named(&self, name: &[u8]) -> bool {
-        self.lines().any(|line| value(line.content, b"event") == Some(name))
+        let names = self.lines().filter_map(|line| value(line.content, b"event"));
+        names.map(<[u8]>::trim_ascii).any(|found| found == name)
     }
 
     /// Its `id`, if it has one; without a value it takes back those before.
@@ -211,7 +231,7 @@ impl Event {
     }
 
     fn lines(&self) -> impl Iterator<Item = Field<'_>> {
-        let mut first = self.first;
+        let mut first = self.place == Place::First;
         Lines(&self.raw).map(move |line| {
             let marked = mem::take(&mut first) && line.content.starts_with(BYTE_ORDER_MARK);
             let mark_len = if marked { BYTE_ORDER_MARK.len() } else { 0 };

@@ -215,7 +215,8 @@ impl AgentEvents<'_> {
     }
 
     /// What goes on of an event. An error means that the stream has to end.
-    pub(super) async fn seen(&mut self, event: &Event) -> Result<Bytes, Denial> {
+    pub(super) async fn seen(&mut self, event: &mut Event) -> Result<Bytes, Denial> {
+        event.clear().map_err(|_| Denial::UpstreamUnreadable)?;
         let Some(data) = event.data().filter(|data| !data.is_empty()) else {
             return Ok(event.raw().clone());
         };

@@ -34,6 +34,9 @@ use crate::{
     upstream::{Answer, Body},
 };
 
+/// A charset in which other bytes end a line than in UTF-8.
+const LATIN_1: &str = "iso-8859-1";
+
 /// An answer whose head has come.
 pub(super) struct Coming {
     pub(super) head: Parts,
@@ -179,6 +182,7 @@ impl Proxy {
                 // It can grow on its way: signs of life, an error at its end.
                 headers.remove(header::CONTENT_LENGTH);
                 headers::detach(&mut headers);
+                say_utf8(&mut headers);
             }
             Shape::Flow => headers::detach(&mut headers),
         }
@@ -451,11 +455,21 @@ fn is_clear_type(value: &str) -> bool {
 }
 
 fn is_plain_parameter(parameter: &str) -> bool {
-    const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", "iso-8859-1", "windows-1252"];
+    const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", LATIN_1, "windows-1252"];
     let Some((name, value)) = parameter.split_once('=') else { return true };
-    let value = value.trim().trim_matches('"');
-    !name.trim().eq_ignore_ascii_case("charset")
-        || CHARSETS.iter().any(|known| value.eq_ignore_ascii_case(known))
+    let (name, value) = (name.trim(), value.trim().trim_matches('"'));
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let other = !name.eq_ignore_ascii_case("charset");
+    plain && (other || CHARSETS.iter().any(|known| value.eq_ignore_ascii_case(known)))
+}
+
+/// Event streams are UTF-8 (WHATWG HTML, "Server-sent events"). Whoever goes by a type that says otherwise
+/// finds the end of a line (U+0085) where nobody else does.
+fn say_utf8(headers: &mut HeaderMap) {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if value.is_some_and(|value| value.to_ascii_lowercase().contains(LATIN_1)) {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    }
 }
 
 /// Whether a list may come in the answer. A session's own stream can replay any earlier answer.

@@ -1,9 +1,9 @@
 //! The events of one stream, each looked at before it goes on.
 //!
-//! Only whole events go on, and an event that asks for nothing goes on as it came, after a look at its keys.
-//! One that can't go on is left out, or has an error for whoever waits in its place; the stream lives on.
-//! What is left of a piece at the stream's end is no event (WHATWG HTML, "Server-sent events") and goes
-//! nowhere.
+//! Only whole events go on, in a form that all readers read alike, and an event that asks for nothing goes on
+//! as it came, after a look at its keys. One that can't go on is left out, or has an error for whoever waits
+//! in its place; the stream lives on. What is left of a piece at the stream's end is no event (WHATWG HTML,
+//! "Server-sent events") and goes nowhere.
 
 use std::sync::Arc;
 
@@ -46,13 +46,18 @@ impl<'a> Events<'a> {
         self.back.open = open;
     }
 
-    /// Takes the next part of the stream; the events that it completes.
+    /// Takes the next part of the stream; the events that it completes, each with one reading.
     pub(super) fn split(&mut self, part: Bytes) -> Result<Vec<Event>, Denial> {
         let mut events = Vec::new();
-        match self.splitter.feed(part, &mut events) {
-            Ok(()) => Ok(events),
-            Err(_) => Err(Denial::UpstreamUnreadable),
-        }
+        self.splitter.feed(part, &mut events).map_err(|_| Denial::UpstreamUnreadable)?;
+        events.retain_mut(|event| {
+            if event.clear().is_err() {
+                self.back.withhold("unreadable");
+                return false;
+            }
+            !event.raw().is_empty()
+        });
+        Ok(events)
     }
 
     /// Bytes of the event that isn't whole yet.

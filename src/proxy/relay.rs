@@ -248,8 +248,8 @@ impl Relay<'_> {
         let whole = events.split(part)?;
         self.reservation.resize(events.held())?;
         let mut ready = Ready::default();
-        for event in whole {
-            match events.seen(&event).await {
+        for mut event in whole {
+            match events.seen(&mut event).await {
                 Ok(bytes) => ready.add(bytes),
                 Err(denial) => {
                     // What came before it was fine.

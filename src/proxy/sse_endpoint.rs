@@ -244,7 +244,15 @@ impl Desk<'_> {
         let mut events = Vec::new();
         self.splitter.feed(part, &mut events).map_err(|_| Denial::UpstreamUnreadable)?;
         let mut edited = BytesMut::new();
-        for event in events {
+        for mut event in events {
+            if event.clear().is_err() {
+                let upstream = &*self.served.server;
+                tracing::warn!(
+                    upstream,
+                    "an event that readers could read differently was withheld"
+                );
+                continue;
+            }
             if event.is_named(b"endpoint") {
                 edited.extend_from_slice(&self.announce(&event)?);
                 continue;

@@ -109,12 +109,11 @@ async fn every_event_arrives_before_the_next_is_sent() {
 #[tokio::test]
 async fn the_bytes_of_a_stream_are_not_touched() {
     let stream = [
-        "\u{feff}: a comment\n\nretry: 500\nid: 7\nevent: message\n",
+        ": a comment\n\nretry: 500\nid: 7\nevent: message\n",
         "data: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/message\"}\n\n",
-        "id: 8\r\nevent: odd\r\ndata:no space\r\ndata\r\nunknown: field\r\n\r\n",
-        "data: with CR\rid\r\r",
-        ":\n\n",
-        "data: 1e400 \u{2028} 9007199254740993\n\n",
+        "id: 8\r\nevent: odd\r\ndata:\"no space\"\r\ndata\r\nunknown: field\r\n\r\n",
+        ":\n\n\n\r\n",
+        "data: 1e400 é 漢 \t 9007199254740993\n\n",
     ]
     .concat();
     // The end of a stream ends no event.

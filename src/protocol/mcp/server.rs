@@ -13,7 +13,8 @@
 //! [`Method::Vendor`]; policy knows those that an operator declared.
 //!
 //! INVARIANT: a message of which [`may_ask`] says no asks for nothing and makes no task, whoever
-//! reads it.
+//! reads it as JSON. That all readers of a stream read the same text is for
+//! [`sse`](crate::protocol::sse::Event::clear) to see to.
 //!
 //! Sources: MCP 2025-11-25 `client/{sampling,elicitation,roots}`, `basic/utilities/tasks`;
 //! 2026-07-28 `basic/patterns/mrtr`; the tasks extension.

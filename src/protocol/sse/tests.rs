@@ -79,7 +79,7 @@ fn names_are_looked_for_in_every_field() {
         ("event: endpoint\nevent: message\n\n", true),
         ("\u{feff}event: endpoint\n\n", true),
         ("event: Endpoint\n\n", false),
-        ("event:  endpoint\n\n", false),
+        ("event:  endpoint \n\n", true),
         ("event : endpoint\n\n", false),
         ("data: endpoint\n\n", false),
         (": event: endpoint\n\n", false),
@@ -225,7 +225,7 @@ proptest! {
             prop_assert_eq!(&data, &expected);
             for event in &events {
                 if let Some(data) = event.data() {
-                    let edited = Event { raw: event.with_data(&data), first: event.first };
+                    let edited = Event { raw: event.with_data(&data), place: event.place };
                     prop_assert_eq!(edited.data(), Some(data));
                 }
             }

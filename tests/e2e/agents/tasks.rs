@@ -208,3 +208,50 @@ async fn streams_of_tasks_pass_as_they_come() {
     let closings = lictor.stop(2).await;
     assert_eq!(closings[1]["status"], "upstream_unreadable");
 }
+
+/// The Python SDK ends lines where others don't.
+#[tokio::test]
+async fn no_task_is_handed_out_between_the_lines() {
+    let mut agent = Stub::scripted().await;
+    let lictor = in_front_of(&agent).await;
+    let event = |task: &str, text: &str| {
+        let update =
+            json!({ "kind": "status-update", "taskId": task, "contextId": task, "x": text });
+        json!({ "jsonrpc": "2.0", "id": 1, "result": update }).to_string()
+    };
+    let request = rpc(1, "message/stream", message(json!({}))).to_string();
+    let (mine, theirs) = (event("t-9", "a\u{2028}b"), event("t-1", ""));
+    let rows = [
+        (format!("data: {theirs}\n\n"), Some(format!("data: {theirs}\n\n"))),
+        (format!(": x\u{2028}data: {theirs}\n\ndata: {mine}\n\n"), {
+            Some(format!("data: {}\n\n", mine.replace('\u{2028}', "\\u2028")))
+        }),
+        (format!("id: \u{85}data: {theirs}\n\n"), None),
+        (format!("data: \u{c}\u{c}data: {theirs}\n\n"), None),
+        (format!("data: {}\u{2028}\ndata: {theirs}\n\n", event("t-9", "")), None),
+    ];
+    for (row, (sent, expected)) in rows.iter().enumerate() {
+        let mut caller = match row {
+            0 => lictor.caller(Transport::Http1Tls).await,
+            _ => stranger(&lictor).await,
+        };
+        let request = ask(&caller, "POST", "", &[], &request);
+        let (mut reply, ()) = tokio::join!(caller.send(request), async {
+            let mut call = agent.call().await;
+            call.begin_events().await;
+            call.chunk(sent).await;
+            // The connection is closed where the stream had to end.
+            call.wire.try_send("0\r\n\r\n").await;
+        });
+        let mut text = Vec::new();
+        while let Some(chunk) = reply.chunk().await {
+            text.extend_from_slice(&chunk);
+        }
+        let text = String::from_utf8(text).expect("text");
+        match expected {
+            Some(expected) => assert_eq!(text, *expected),
+            None => assert!(text.contains("\"code\":5022") && !text.contains("t-1"), "{text}"),
+        }
+    }
+    lictor.stop(rows.len()).await;
+}

@@ -75,6 +75,8 @@ async fn a_body_that_readers_could_decode_in_two_ways_is_refused() {
     for header in [
         "Content-Type: application/json; charset=utf-16le",
         "Content-Type: application/json; charset=\"utf-7\"",
+        "Content-Type: application/json; charset*=us-ascii''utf-7",
+        "Content-Type: application/json; charset*0=utf-7",
         "Content-Type: application/json\r\nContent-Encoding: gzip",
         "Content-Type: application/json\r\nContent-Type: text/event-stream",
         "Content-Type: text/event-stream\r\nContent-Encoding: br",

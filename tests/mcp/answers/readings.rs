@@ -1,9 +1,9 @@
 //! Streams that readers could read in several ways.
 
-use super::{asked, open, sampling, site};
+use super::{asked, event, open, reads, rest, sampling, site, stream, told};
 use crate::{
-    site::{agent_a, send},
-    stub::Stub,
+    site::{Site, agent_a, call, send},
+    stub::{Stub, result},
 };
 
 const SESSION: [(&str, &str); 2] =
@@ -58,4 +58,114 @@ async fn a_sessions_own_stream_is_events_or_nothing() {
     assert!(asked(&closings).is_empty());
     let refused = closings.iter().filter(|entry| entry["status"] == "upstream_unreadable");
     assert_eq!(refused.count(), calls * 9 / 12);
+}
+
+/// What is judged of an event is what every reader finds in it.
+#[tokio::test]
+async fn no_reader_finds_a_request_where_another_one_was_judged() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    open(&mut caller, &mut stub, "s-a").await;
+    let asks = sampling("1");
+    // What comes first on a stream, and whether a request is found in it.
+    let rows = [
+        (format!("ï»¿data: {asks}\n\n"), true),
+        (format!("\u{feff}ï»¿data: {asks}\n\n"), true),
+        (format!("\u{feff}data: \"\ndata: {asks}\n\n"), false),
+        // What comes before it stays here, so it is the first that the caller would see.
+        (format!("event: endpoint\u{b}\n\n\u{feff}data: {asks}\n\n"), false),
+        (format!(": x\u{2028}data: {asks}\n\n"), false),
+        (format!(": x\u{2028}\u{2028}data: {asks}\n\n"), false),
+        (format!("data: \"\u{2028}\"\ndata: {asks}\n\n"), false),
+        (format!("data: \"\ndata: {asks}\n\n"), false),
+        (format!(": x\rdata: \"\ndata: {asks}\n\n"), false),
+        (format!("Data: {asks}\n\n"), false),
+        (format!(" data: {asks}\n\n"), false),
+        (format!("data: \0\"\ndata: {asks}\n\n"), false),
+    ];
+    let mut refused = 0;
+    for (verb, headers) in [("POST", &SESSION[..]), ("GET", &SESSION[..]), ("GET", &RESUMED[..])] {
+        for (row, asks) in &rows {
+            let body = if verb == "POST" { call("echo", "{}") } else { String::new() };
+            let (mut reply, mut upstream) =
+                stream(&mut caller, &mut stub, verb, headers, body).await;
+            upstream.chunk(row).await;
+            if *asks {
+                let (_, error) = told(&mut stub).await;
+                assert_eq!((&error["id"], &error["error"]["code"]), (&1.into(), &4030.into()));
+                refused += 1;
+            }
+            let last = event(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+            upstream.chunk(&last).await;
+            reads(&mut reply, &last).await;
+            upstream.end().await;
+            assert_eq!(rest(reply).await, "", "{row:?}");
+        }
+    }
+    let closings = lictor.stop(1 + 3 * rows.len() + refused).await;
+    assert_eq!(asked(&closings).len(), refused);
+}
+
+#[tokio::test]
+async fn what_has_one_meaning_goes_on_in_one_reading() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let answer = r#"{"jsonrpc":"2.0","id":7,"result":{"text":"$"}}"#;
+    for (sent, expected) in [
+        (format!("\u{feff}data: {answer}\n\n"), format!("data: {answer}\n\n")),
+        (format!("id: 1\rdata: {answer}\r\r"), format!("id: 1\ndata: {answer}\n\n")),
+        (
+            format!("id: 1\r\ndata: {}\r\n\r\n", answer.replace('$', "a\u{2028}\u{85}é")),
+            format!("id: 1\ndata: {}\n\n", answer.replace('$', "a\\u2028\\u0085é")),
+        ),
+        (
+            format!(": \u{2028}\ndata: {}\n\n", answer.replace(",\"id", ",\ndata: \"id")),
+            format!("data: {}\n\n", answer.replace(",\"id", ",\ndata: \"id")),
+        ),
+    ] {
+        let body = call("echo", "{}");
+        let (reply, mut upstream) = stream(&mut caller, &mut stub, "POST", &[], body).await;
+        for byte in sent.as_bytes().chunks(1) {
+            upstream.chunk(byte).await;
+        }
+        upstream.end().await;
+        assert_eq!(rest(reply).await, expected);
+    }
+    for entry in lictor.stop(4).await {
+        assert_eq!((&entry["status"], &entry["complete"]), (&"ok".into(), &true.into()));
+    }
+}
+
+#[tokio::test]
+async fn events_are_read_as_utf_8() {
+    for (kind, passes_as) in [
+        ("text/event-stream", Some("text/event-stream")),
+        ("text/event-stream; charset=UTF-8", Some("text/event-stream; charset=UTF-8")),
+        ("text/event-stream;charset=ISO-8859-1", Some("text/event-stream")),
+        ("text/event-stream; charset*=us-ascii''utf-7", None),
+        ("text/event-stream; charset*0=utf-7", None),
+        ("text/event-stream; charset*0*=us-ascii''utf; charset*1=-7", None),
+        ("text/event-stream; \"charset\"=utf-7", None),
+        ("text/event-stream; charset=utf-7", None),
+    ] {
+        let stub = Stub::answering(move |seen| {
+            let body = event(&result(seen, "{}"));
+            let length = body.len();
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .into()
+        })
+        .await;
+        let lictor = Site::to(&stub.url()).start().await;
+        let mut caller = agent_a(&lictor).await;
+        let answer = send(&mut caller, "POST", &[], call("echo", "{}")).await.whole().await;
+        match passes_as {
+            Some(expected) => assert_eq!(answer.header("content-type"), Some(expected)),
+            None => assert_eq!((answer.status, &*answer.kind()), (502, "upstream_unreadable")),
+        }
+        lictor.stop(1).await;
+    }
 }
