@@ -212,13 +212,16 @@ async fn a_connection_may_idle_for_so_long() {
         assert_eq!(caller.post(CALL).await.whole().await.status, 200);
         caller.closed().await;
     }
-    // Nor does the beginning of another head keep it.
+    lictor.stop(3).await;
+    // The beginning of another head keeps it for as long as a head may take.
+    let timeouts = "timeouts: { head: 500ms, idle: 60s }";
+    let lictor = Setup::to(&stub.url()).listener(timeouts).start().await;
     let mut wire = lictor.wire().await;
     wire.send(post_whole("", CALL)).await;
     assert_eq!(wire.answer().await.status, 200);
     wire.send("POST /mcp HTTP/1.1\r\n").await;
     wire.ends().await;
-    lictor.stop(4).await;
+    lictor.stop(1).await;
 }
 
 #[tokio::test]
