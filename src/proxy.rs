@@ -114,6 +114,8 @@ pub struct Shared {
     pub streams: Streams,
     /// Requests of servers that were answered here.
     pub answered: Answered,
+    /// Calls that their callers have cancelled.
+    pub cancelled: Answered,
     /// On whose behalf calls are made.
     pub delegation: Delegation,
     /// Bytes of bodies in flight.

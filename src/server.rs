@@ -281,6 +281,7 @@ async fn serve(
         owners,
         streams: Streams::default(),
         answered: Answered::default(),
+        cancelled: Answered::default(),
         listed: Listed::default(),
         budget: Budget::new(config.limits.bodies_in_flight),
         drain: Drain::new(),

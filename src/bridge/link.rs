@@ -272,7 +272,8 @@ impl Link {
         }
     }
 
-    fn has_answer(&self, id: &Id) -> bool {
+    /// Whether the answer to a request came on another stream than its own.
+    pub(super) fn has_answer(&self, id: &Id) -> bool {
         self.under_way().get(id).is_some_and(|under_way| under_way.answered)
     }
 

@@ -168,11 +168,12 @@ impl Proxy {
                     &head.headers,
                 );
                 let back = back.ok_or(Denial::NoRoute)?;
+                let owes = head.status.is_success() && call.id().is_some() && !listens(call);
                 let lists = edited.then(|| ListFilter {
                     visibility: self.visibility(call, principal, &exchange.behalf, served),
                     listed: &self.shared.listed,
                 });
-                Sight::Events(Box::new(Events::new(back, lists, served.terms.limits.answer)))
+                Sight::Events(Box::new(Events::new(back, lists, served.terms.limits.answer, owes)))
             }
         };
         let mut headers = self.headers_for_caller(session, call, &head, edited);
@@ -181,8 +182,8 @@ impl Proxy {
             Shape::Events => {
                 // It can grow on its way: signs of life, an error at its end.
                 headers.remove(header::CONTENT_LENGTH);
-                headers::detach(&mut headers);
                 say_utf8(&mut headers);
+                headers::detach(&mut headers);
             }
             Shape::Flow => headers::detach(&mut headers),
         }
@@ -277,6 +278,7 @@ impl Proxy {
             session: session.map(Into::into),
             open: None,
             answered: AtomicBool::new(false),
+            replied: AtomicBool::new(false),
             replies: Arc::new(Semaphore::new(reply::AT_ONCE)),
         })
     }
@@ -454,6 +456,8 @@ fn is_clear_type(value: &str) -> bool {
         && parameters.split(';').all(is_plain_parameter)
 }
 
+/// Some readers put names in other spellings, or in parts, together (RFC 2231: `charset*0`), or take quotes
+/// off them.
 fn is_plain_parameter(parameter: &str) -> bool {
     const CHARSETS: [&str; 5] = ["utf-8", "utf8", "us-ascii", LATIN_1, "windows-1252"];
     let Some((name, value)) = parameter.split_once('=') else { return true };

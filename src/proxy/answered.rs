@@ -1,8 +1,9 @@
-//! The requests of servers that Lictor has answered itself.
+//! The requests of servers that Lictor has answered itself, and the calls that their callers have cancelled.
 //!
-//! Their callers never saw them, so an answer that comes from there was made up. Servers use ids again:
+//! The former their callers never saw, so an answer that comes from there was made up. Servers use ids again:
 //! one that is passed on is forgotten here. The newest are remembered; a server that has been answered
-//! ignores another answer to the same id, so forgetting the others costs nothing but an entry.
+//! ignores another answer to the same id, so forgetting the others costs nothing but an entry. Of the latter
+//! no answer is expected any more.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -10,8 +11,6 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-
-use crate::protocol::Id;
 
 /// How many are remembered.
 const REMEMBERED: usize = 4096;
@@ -22,9 +21,9 @@ pub(super) struct Address([u8; 32]);
 
 impl Address {
     /// Without a session, servers know their callers apart by nothing that is seen here.
-    pub(super) fn new(server: &str, session: Option<&str>, caller: &str, id: &Id) -> Self {
-        // Equal ids in two spellings are the same.
-        let id = serde_json::from_str::<serde_json::Value>(id.as_json()).unwrap_or_default();
+    pub(super) fn new(server: &str, session: Option<&str>, caller: &str, id: &str) -> Self {
+        // In JSON. Equal ids in two spellings are the same.
+        let id = serde_json::from_str::<serde_json::Value>(id).unwrap_or_default();
         let mut hash = Sha256::new();
         for part in [server, session.unwrap_or_default(), caller, &id.to_string()] {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -34,7 +33,7 @@ impl Address {
     }
 }
 
-/// The requests that were answered.
+/// The requests that were answered, or cancelled.
 #[derive(Debug, Default)]
 pub struct Answered(Mutex<Inner>);
 
@@ -46,7 +45,7 @@ struct Inner {
 }
 
 impl Answered {
-    /// Remembers a request as answered.
+    /// Remembers a request.
     pub(super) fn note(&self, address: Address) {
         self.with(|inner| {
             if inner.known.insert(address) {
@@ -60,7 +59,7 @@ impl Answered {
         });
     }
 
-    /// A request of this address is passed on and open.
+    /// A request of this address is passed on and open, or over.
     pub(super) fn forget(&self, address: &Address) {
         self.with(|inner| {
             if inner.known.remove(address) {
@@ -69,7 +68,7 @@ impl Answered {
         });
     }
 
-    /// Whether a request was answered here.
+    /// Whether a request is remembered.
     pub(super) fn contains(&self, address: &Address) -> bool {
         self.with(|inner| inner.known.contains(address))
     }
@@ -84,23 +83,10 @@ impl Answered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Kind, mcp};
-
-    fn id(literal: &str) -> Id {
-        let mut headers = http::HeaderMap::new();
-        headers.insert("content-type", http::HeaderValue::from_static("application/json"));
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{literal},"method":"ping"}}"#);
-        let call = mcp::decode(&http::Method::POST, &headers, body.into()).expect("decodes");
-        match call.kind {
-            Kind::Request(id) => id,
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn an_address_is_of_one_server_session_caller_and_id() {
-        let of =
-            |server, session, caller, literal| Address::new(server, session, caller, &id(literal));
+        let of = Address::new;
         let base = of("s", Some("1"), "a", "1");
         assert_eq!(base, of("s", Some("1"), "a", "1"));
         assert_eq!(of("s", None, "a", "\"x\""), of("s", None, "a", "\"\\u0078\""));
@@ -119,7 +105,7 @@ mod tests {
     #[test]
     fn only_the_newest_are_remembered() {
         let answered = Answered::default();
-        let address = |at: usize| Address::new("s", None, "a", &id(&at.to_string()));
+        let address = |at: usize| Address::new("s", None, "a", &at.to_string());
         for at in 0..REMEMBERED + 2 {
             answered.note(address(at));
             answered.note(address(at));

@@ -61,12 +61,14 @@ pub(super) struct Back<'a> {
     pub(super) open: Option<Arc<Open>>,
     /// Whether the answer to the call went on, and no task with it.
     pub(super) answered: AtomicBool,
+    /// Whether it went on, be it with a task.
+    pub(super) replied: AtomicBool,
     /// Places for refusals on their way to the server.
     pub(super) replies: Arc<Semaphore>,
 }
 
 impl Back<'_> {
-    /// Judges an event of which [`server::may_ask`] said yes. An error means that the stream has to end.
+    /// Judges an event that [`server::glance`] has found to ask. An error means that the stream has to end.
     pub(super) async fn judge(&self, data: &[u8]) -> Result<Passage, Denial> {
         let digest = Sha256::digest(data).into();
         let message = server::decode(data, self.call.era);
@@ -114,8 +116,11 @@ impl Back<'_> {
     async fn answer(&self, id: Option<Id>, outcome: Outcome, digest: [u8; 32]) -> Passage {
         // The progress of a task goes on after the answer that made it (MCP 2025-11-25
         // `basic/utilities/tasks`).
-        if !matches!(outcome, Outcome::Task { .. }) {
-            self.note_answer();
+        match outcome {
+            Outcome::Task { .. } => self.replied.store(true, Ordering::Relaxed),
+            Outcome::Complete | Outcome::InputRequired { .. } | Outcome::Error => {
+                self.note_answer();
+            }
         }
         match self.outcome(outcome, digest).await {
             Ok(askings) => Passage::Goes(askings),
@@ -326,6 +331,23 @@ impl Back<'_> {
     /// The answer to the call goes on.
     pub(super) fn note_answer(&self) {
         self.answered.store(true, Ordering::Relaxed);
+        self.replied.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the answer to the call went on, or an error in its place.
+    pub(super) fn has_replied(&self) -> bool {
+        self.replied.load(Ordering::Relaxed)
+    }
+
+    /// Whether the caller expects no answer any more (MCP 2025-11-25 `basic/utilities/cancellation`).
+    pub(super) fn is_cancelled(&self) -> bool {
+        let Some(id) = self.call.id() else { return false };
+        let (cancelled, call) = (&self.proxy.shared.cancelled, self.address(id));
+        let is_cancelled = cancelled.contains(&call);
+        if is_cancelled {
+            cancelled.forget(&call);
+        }
+        is_cancelled
     }
 
     /// A stream that listens, or answers the calls of others, is never done.

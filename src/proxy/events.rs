@@ -3,7 +3,7 @@
 //! Only whole events go on, in a form that all readers read alike, and an event that asks for nothing goes on
 //! as it came, after a look at its keys. One that can't go on is left out, or has an error for whoever waits
 //! in its place; the stream lives on. What is left of a piece at the stream's end is no event (WHATWG HTML,
-//! "Server-sent events") and goes nowhere.
+//! "Server-sent events") and goes nowhere. A call's stream that ends without its answer has failed.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{
     denial::{Denial, Row},
     exchange::{Asking, End},
     protocol::{
-        Id,
-        mcp::server,
+        Era, Id,
+        mcp::server::{self, Glance},
         sse::{Event, Splitter},
     },
     response::{ListFilter, OwnTasks, Unreadable},
@@ -33,12 +33,22 @@ pub(super) struct Events<'a> {
     splitter: Splitter,
     /// Why the caller got an error in place of the answer to its call.
     refused: Option<Row>,
+    /// Whether it is the stream of a call, which has one answer.
+    owes: bool,
+    /// Whether the caller can come back for the rest.
+    resumable: bool,
 }
 
 impl<'a> Events<'a> {
-    /// For events of at most `limit` bytes each.
-    pub(super) fn new(back: Back<'a>, lists: Option<ListFilter<'a>>, limit: usize) -> Self {
-        Self { back, lists, splitter: Splitter::new(limit), refused: None }
+    /// For events of at most `limit` bytes each. `owes` says whether an answer has to be among them.
+    pub(super) fn new(
+        back: Back<'a>,
+        lists: Option<ListFilter<'a>>,
+        limit: usize,
+        owes: bool,
+    ) -> Self {
+        let splitter = Splitter::new(limit);
+        Self { back, lists, splitter, refused: None, owes, resumable: false }
     }
 
     /// Where the server takes answers to its requests, on a stream of the HTTP+SSE transport.
@@ -55,6 +65,9 @@ impl<'a> Events<'a> {
                 self.back.withhold("unreadable");
                 return false;
             }
+            self.resumable |= self.owes
+                && self.back.call.era == Era::Legacy
+                && event.id().is_some_and(|id| !id.is_empty());
             !event.raw().is_empty()
         });
         Ok(events)
@@ -70,27 +83,44 @@ impl<'a> Events<'a> {
         self.refused.map_or(End::Answered, End::Broken)
     }
 
-    /// Whether nothing has to be looked up for an event, or asked about it: it holds a plain answer.
-    pub(super) fn is_plain(&self, event: &Event) -> bool {
-        let Some(data) = event.data() else { return true };
-        !server::may_ask(&data) && (self.lists.is_none() || ListFilter::tasks(&data).is_empty())
+    /// Whether the stream may not end yet: its caller would wait for the answer, some of them for ever.
+    pub(super) fn owes_answer(&self) -> bool {
+        self.owes
+            && !self.resumable
+            && self.refused.is_none()
+            && !self.back.has_replied()
+            && !self.back.is_cancelled()
     }
 
-    /// What goes on of a plain event.
-    pub(super) fn plain(&mut self, event: &Event) -> Bytes {
-        // Without a method it is an answer, and a call's stream brings no other's. Without data it is none.
-        if event.data().is_some_and(|data| !data.is_empty()) {
-            self.back.note_answer();
+    /// What goes on of an event for which nothing has to be looked up, and about which nothing has to be asked:
+    /// most hold a plain answer.
+    pub(super) fn plain(&mut self, event: &Event) -> Option<Bytes> {
+        if let Some(data) = event.data() {
+            match server::glance(&data) {
+                Glance::Asks => return None,
+                Glance::Answers | Glance::Nothing
+                    if self.lists.is_some() && !ListFilter::tasks(&data).is_empty() =>
+                {
+                    return None;
+                }
+                // A call's stream brings nobody else's.
+                Glance::Answers => self.back.note_answer(),
+                Glance::Nothing => {}
+            }
         }
-        self.listed(event, &OwnTasks::new())
+        Some(self.listed(event, &OwnTasks::new()))
     }
 
     /// What goes on of any other, and what it asks. An error means that the stream has to end.
     pub(super) async fn judged(&mut self, event: &Event) -> Result<(Bytes, Vec<Asking>), Denial> {
         let data = event.data().unwrap_or_default();
-        let passage = match server::may_ask(&data) {
-            true => self.back.judge(&data).await?,
-            false => Passage::Goes(Vec::new()),
+        let passage = match server::glance(&data) {
+            Glance::Asks => self.back.judge(&data).await?,
+            Glance::Answers => {
+                self.back.note_answer();
+                Passage::Goes(Vec::new())
+            }
+            Glance::Nothing => Passage::Goes(Vec::new()),
         };
         Ok(match passage {
             Passage::Goes(askings) => {

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read, Served, answered::Address};
+use super::{Halt, Proxy, Read, Served, answered::Address, sse_endpoint::cancelled};
 use crate::{
     delegation::Behalf,
     denial::Denial,
@@ -54,8 +54,8 @@ impl Proxy {
         }
     }
 
-    /// What is left once a call is permitted: whether what it begins can be the caller's, and whether what it
-    /// answers is still asked. What objects, and why.
+    /// What is left once a call is permitted: whether what it begins can be the caller's, whether what it answers is
+    /// still asked, and which call it cancels. What objects, and why.
     async fn begins(
         &self,
         call: &Call,
@@ -67,12 +67,15 @@ impl Proxy {
         if call.opens_session() {
             self.admit_session(principal).map_err(claim)?;
         }
-        if let protocol::Kind::Response(id) = &call.kind {
-            let session = call.session.as_ref().map(SessionId::expose);
-            let asked = Address::new(&served.server, session, principal.id.as_str(), id);
-            if self.shared.answered.contains(&asked) {
-                return Err(("answered", Denial::NotAsked));
-            }
+        let session = call.session.as_ref().map(SessionId::expose);
+        let address = |id: &str| Address::new(&served.server, session, principal.id.as_str(), id);
+        if let protocol::Kind::Response(id) = &call.kind
+            && self.shared.answered.contains(&address(id.as_json()))
+        {
+            return Err(("answered", Denial::NotAsked));
+        }
+        if let Some(id) = cancelled(call) {
+            self.shared.cancelled.note(address(&id));
         }
         if !served.route.shadow {
             let claimed = self.claim_contexts(call, principal, owned, &served.server).await;

@@ -71,6 +71,15 @@ impl Sight<'_> {
             Self::Flow => Shape::Flow,
         }
     }
+
+    /// Whether the body may not end yet.
+    fn owes_answer(&self) -> bool {
+        match self {
+            Self::Events(events) => events.owes_answer(),
+            // How an agent's stream ends is for its task to say.
+            Self::Document(_) | Self::Agent(_) | Self::Flow => false,
+        }
+    }
 }
 
 /// One answer on its way to the caller, whose head has been written.
@@ -190,6 +199,9 @@ impl Relay<'_> {
                 }
                 Turn::Told(event) => self.write(event, false).await.map_err(Stop::End),
                 Turn::Upstream(Next::Silence) => self.keep_alive().await,
+                Turn::Upstream(Next::Finished) if sight.owes_answer() => {
+                    Err(Stop::Break(Denial::UpstreamFailed))
+                }
                 Turn::Upstream(Next::Finished) => {
                     // Whoever hears of the end finds nothing left of the stream.
                     self.desk = None;
@@ -274,8 +286,8 @@ impl Relay<'_> {
         self.reservation.resize(held + events.held())?;
         let mut ready = Ready::default();
         for event in whole {
-            if events.is_plain(&event) {
-                ready.add(events.plain(&event));
+            if let Some(bytes) = events.plain(&event) {
+                ready.add(bytes);
                 continue;
             }
             self.pass_on(ready.take()).await?;

@@ -72,7 +72,12 @@ impl Back<'_> {
 
     /// Where answers to a request with this id come from.
     pub(super) fn address(&self, id: &Id) -> Address {
-        Address::new(&self.served.server, self.session.as_deref(), &self.occasion.caller, id)
+        Address::new(
+            &self.served.server,
+            self.session.as_deref(),
+            &self.occasion.caller,
+            id.as_json(),
+        )
     }
 
     fn headers(&self) -> HeaderMap {

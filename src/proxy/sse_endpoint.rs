@@ -86,12 +86,8 @@ impl Leg {
         let Self::Message(open) = self else { return };
         match &call.kind {
             Kind::Request(id) => open.expect(id.as_json()),
-            Kind::Notification if call.method.name() == "notifications/cancelled" => {
-                let cancelled = member(&call.body, &["params", "requestId"]);
-                cancelled.into_iter().for_each(|id| open.settle(&id));
-            }
-            Kind::Notification | Kind::Response(_) | Kind::Stream | Kind::End | Kind::Operation => {
-            }
+            Kind::Notification => cancelled(call).into_iter().for_each(|id| open.settle(&id)),
+            Kind::Response(_) | Kind::Stream | Kind::End | Kind::Operation => {}
         }
     }
 }
@@ -310,6 +306,13 @@ impl Desk<'_> {
         self.entry = Some(entry);
         Ok(event.with_data(place.as_bytes()))
     }
+}
+
+/// The id, in JSON, of the call that is cancelled by this message.
+pub(super) fn cancelled(call: &Call) -> Option<String> {
+    let cancels =
+        matches!(call.kind, Kind::Notification) && call.method.name() == "notifications/cancelled";
+    cancels.then(|| member(&call.body, &["params", "requestId"]))?
 }
 
 /// The raw JSON at a place of a message that isn't a request with an id of its own.

@@ -7,7 +7,7 @@ use crate::{
     CALL,
     http::{Answer, Transport, Wire, whole},
     post, post_whole,
-    stub::{Stub, chunk},
+    stub::{Stub, chunk, result},
     subject::{Lictor, Setup},
 };
 

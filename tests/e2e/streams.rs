@@ -288,10 +288,10 @@ async fn silence_is_filled_between_events() {
         let rest = rest_of(&mut reply).await;
         assert_eq!(rest.replace(KEEP_ALIVE, ""), last);
         assert_eq!(text_of(&mut within_event, KEEP_ALIVE.len()).await, KEEP_ALIVE);
-        half.chunk("e\n\n").await;
+        half.chunk(format!("e\n\n{last}")).await;
         half.end().await;
         let rest = rest_of(&mut within_event).await;
-        assert_eq!(rest.replace(KEEP_ALIVE, ""), "data: one\n\n");
+        assert_eq!(rest.replace(KEEP_ALIVE, ""), format!("data: one\n\n{last}"));
     }
     lictor.stop(6).await;
 }

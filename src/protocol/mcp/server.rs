@@ -19,7 +19,7 @@
 //! Sources: MCP 2025-11-25 `client/{sampling,elicitation,roots}`, `basic/utilities/tasks`;
 //! 2026-07-28 `basic/patterns/mrtr`; the tasks extension.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::Cell};
 
 use super::target;
 use crate::protocol::{
@@ -128,19 +128,44 @@ pub enum Waits {
 /// What a refusal at this level consists of.
 type Detail = &'static str;
 
-/// Whether a message could ask for something, create a task, or tell anything but a result or an
-/// error: a look at its keys, which costs little. Where it says no, [`decode`] has nothing to find.
-pub fn may_ask(data: &[u8]) -> bool {
+/// What a look at the keys of a message shows, which costs little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// It could ask for something, create a task, or tell anything but a result or an error; [`decode`]
+    /// knows. Where it doesn't say so, [`decode`] has nothing to find.
+    Asks,
+    /// A result or an error.
+    Answers,
+    /// None of these.
+    Nothing,
+}
+
+/// Looks at the keys of a message.
+pub fn glance(data: &[u8]) -> Glance {
     const TELLING: &[&str] =
         &["elicitations", "inputRequests", "method", "requestState", "resultType", "task"];
-    json::has_key(data, |key| {
+    const ANSWERING: [&str; 2] = ["error", "result"];
+    let answers = Cell::new(false);
+    let asks = json::has_key(data, |key| {
         if key.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\') {
+            answers.set(answers.get() || ANSWERING.iter().any(|name| name.as_bytes() == key));
             TELLING.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(key))
         } else {
             let key = &*json::decoded(key);
+            answers.set(answers.get() || ANSWERING.contains(&key));
             TELLING.contains(&key) || spelling::is_variant(key, TELLING)
         }
-    })
+    });
+    match (asks, answers.get()) {
+        (true, _) => Glance::Asks,
+        (false, true) => Glance::Answers,
+        (false, false) => Glance::Nothing,
+    }
+}
+
+/// Whether a message could ask for something; see [`Glance::Asks`].
+pub fn may_ask(data: &[u8]) -> bool {
+    glance(data) == Glance::Asks
 }
 
 /// Decodes one message of a server, sent in a stream or document of the given era.

@@ -159,7 +159,8 @@ async fn an_http2_upstream_is_served_like_any_other() {
         let (mut reply, body) = tokio::join!(caller.post(CALL), upstream.calls.recv());
         let body = body.expect("a call");
         assert_eq!((reply.header("x-kept"), reply.header("set-cookie")), (Some("1"), None));
-        for event in [": one\n\n", ": two\n\n"] {
+        let last = "data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n";
+        for event in [": one\n\n", ": two\n\n", last] {
             body.send(Ok(Frame::data(event.into()))).await.expect("sent");
             assert_eq!(reply.chunk().await.as_deref(), Some(event.as_bytes()));
         }

@@ -110,8 +110,10 @@ async fn a_refused_request_is_answered_and_the_stream_goes_on() {
         let posting = send(&mut other, "POST", &SESSION, made_up);
         let (posted, _) = tokio::join!(posting, told(&mut stub));
         assert_eq!(posted.whole().await.status, 202);
+        let last = event(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        upstream.chunk(&last).await;
         upstream.end().await;
-        assert_eq!(rest(reply).await, "");
+        assert_eq!(rest(reply).await, last);
     }
     let metrics = metrics(&lictor).await;
     let count = |name: &str, labels: &[&str]| sample(&metrics, name, labels);
@@ -263,9 +265,12 @@ async fn refused_questions_with_equal_ids_do_not_meet() {
         };
         assert_eq!(posted.whole().await.status, status);
     }
+    let last = event(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    from_a.chunk(&last).await;
+    from_b.chunk(&last).await;
     from_a.end().await;
     from_b.end().await;
-    assert_eq!((rest(to_a).await, rest(to_b).await), (String::new(), String::new()));
+    assert_eq!((rest(to_a).await, rest(to_b).await), (last.clone(), last));
     lictor.stop(2 + 4 + 2).await;
 }
 

@@ -1,8 +1,8 @@
-//! Streams that readers could read in several ways.
+//! Streams that readers could read in several ways, and streams that end without what they are for.
 
 use super::{asked, event, open, reads, rest, sampling, site, stream, told};
 use crate::{
-    site::{Site, agent_a, call, send},
+    site::{Site, agent_a, call, call_with_token, metrics, sample, send},
     stub::{Stub, result},
 };
 
@@ -168,4 +168,122 @@ async fn events_are_read_as_utf_8() {
         }
         lictor.stop(1).await;
     }
+}
+
+/// Clients of TypeScript would wait for it until their time is up.
+#[tokio::test]
+async fn a_stream_that_ends_without_its_answer_has_failed() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let progress = event(
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#,
+    );
+    let beat = "event: heartbeat\ndata: {\"beats\":1}\n\n";
+    let rows = [
+        // Without an answer, or with half of one.
+        (String::new(), true),
+        (progress.clone(), true),
+        (": nothing\n\nretry: 1\n\nid\ndata:\n\n".to_owned(), true),
+        ([beat, &progress].concat(), true),
+        (r#"data: {"jsonrpc":"2.0","id":7,"result":{}}"#.to_owned(), true),
+        ("data: ok\n\n".to_owned(), true),
+        // The caller can come back for it.
+        (["id: 1\ndata:\n\n", &progress].concat(), false),
+        // With one, of either kind.
+        (event(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#), false),
+        (event(r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"}}"#), false),
+        (event(r#"{"jsonrpc":"2.0","id":7,"r\u0065sult":{}}"#), false),
+        (event(r#"{"jsonrpc":"2.0","id":7,"result":{"tasks":[{"taskId":"t"}]}}"#), false),
+        (event(r#"{"jsonrpc":"2.0","id":7,"result":{"task":{"taskId":"t-1"}}}"#), false),
+    ];
+    for closes in [false, true] {
+        for (text, fails) in &rows {
+            let body = call_with_token("echo", "1");
+            let (mut reply, ()) = tokio::join!(send(&mut caller, "POST", &[], body), async {
+                let mut upstream = stub.call().await;
+                if closes {
+                    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+                    upstream.send(format!("{head}{text}")).await;
+                } else {
+                    upstream.begin_events().await;
+                    if !text.is_empty() {
+                        upstream.chunk(text).await;
+                    }
+                    upstream.end().await;
+                }
+            });
+            let whole = if text.ends_with("\n\n") { text } else { "" };
+            reads(&mut reply, whole).await;
+            let left = rest(reply).await;
+            if *fails {
+                assert!(left.ends_with("\n\n") && left.contains(r#""id":7"#), "{text}: {left}");
+                assert!(left.contains(r#""kind":"upstream_failed""#), "{text}: {left}");
+            } else {
+                assert_eq!(left, "", "{text}");
+            }
+        }
+    }
+    let closings = lictor.stop(2 * rows.len()).await;
+    let failed = closings.iter().filter(|entry| entry["status"] == "upstream_failed");
+    let failed: Vec<_> = failed.collect();
+    assert_eq!(failed.len(), 2 * 6);
+    assert!(failed.iter().all(|entry| entry["complete"] == false && entry["http_status"] == 200));
+    assert!(closings.iter().all(|entry| {
+        let status = entry["status"].as_str();
+        entry["complete"] == (status == Some("ok"))
+    }));
+}
+
+/// Whoever has cancelled a call expects no answer, and takes one for a fault.
+#[tokio::test]
+async fn the_stream_of_a_cancelled_call_may_end_without_one() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let mut other = agent_a(&lictor).await;
+    open(&mut caller, &mut stub, "s-a").await;
+    for (headers, id, ends_well) in [
+        (&SESSION[..], "7", true),
+        (&SESSION[..], "8", false),
+        // It is used up.
+        (&SESSION[..], "", false),
+        (&[][..], "7", true),
+    ] {
+        let body = call("echo", "{}");
+        let (reply, upstream) = stream(&mut caller, &mut stub, "POST", headers, body).await;
+        if !id.is_empty() {
+            let cancelled = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            );
+            let posting = send(&mut other, "POST", headers, cancelled);
+            let (posted, _) = tokio::join!(posting, told(&mut stub));
+            assert_eq!(posted.whole().await.status, 202);
+        }
+        upstream.end().await;
+        let left = rest(reply).await;
+        assert_eq!(left.is_empty(), ends_well, "{id}: {left}");
+    }
+    lictor.stop(1 + 4 + 3).await;
+}
+
+#[tokio::test]
+async fn what_is_no_answer_ends_no_progress() {
+    let mut stub = Stub::scripted().await;
+    let lictor = site(&stub.url()).start().await;
+    let mut caller = agent_a(&lictor).await;
+    let progress = event(
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#,
+    );
+    let body = call_with_token("echo", "1");
+    let (reply, mut upstream) = stream(&mut caller, &mut stub, "POST", &[], body).await;
+    let beat = "event: heartbeat\ndata: {}\n\n";
+    let answer = event(&result(&upstream.seen, "{}"));
+    let text = [beat, &progress, "data: ok\n\n", &progress, &answer].concat();
+    upstream.chunk(&text).await;
+    upstream.end().await;
+    assert_eq!(rest(reply).await, text);
+    let withheld = sample(&metrics(&lictor).await, "lictor_withheld_messages_total", &[]);
+    assert_eq!(withheld, 0.0);
+    lictor.stop(1).await;
 }
