@@ -205,8 +205,9 @@ async fn streams_of_tasks_pass_as_they_come() {
     }
     let last = String::from_utf8(last).expect("text");
     assert!(last.contains("\"code\":5022") && last.contains("\"id\":1"), "{last}");
+    // Either may be on record first.
     let closings = lictor.stop(2).await;
-    assert_eq!(closings[1]["status"], "upstream_unreadable");
+    assert!(closings.iter().any(|entry| entry["status"] == "upstream_unreadable"), "{closings:?}");
 }
 
 /// The Python SDK ends lines where others don't.
