@@ -262,18 +262,22 @@ fn every_ask() -> Vec<(&'static str, Asks)> {
     ]
 }
 
+/// The whole set as Cedar itself has it.
+fn whole_set(texts: &[String], policies: &Policies) -> PolicySet {
+    let named = texts.iter().zip(policies.origins());
+    let parsed = named.map(|(text, origin)| {
+        Policy::parse(Some(PolicyId::new(&origin.id)), text).expect("parsed")
+    });
+    PolicySet::from_policies(parsed).expect("ids of their own")
+}
+
 /// The answer of Cedar itself over the whole set, with every argument in the context: whether all is
 /// well and permitted, and the ids of the determining policies.
 fn by_cedar(
-    texts: &[String],
+    set: &PolicySet,
     policies: &Policies,
     question: &Question<'_>,
 ) -> (bool, BTreeSet<String>) {
-    let mut set = PolicySet::new();
-    for (text, origin) in texts.iter().zip(policies.origins()) {
-        set.add(Policy::parse(Some(PolicyId::new(&origin.id)), text).expect("parsed"))
-            .expect("added");
-    }
     let (scene, _) = policies.scene(question, &policies.calls).expect("a scene");
     let input = scene.action.input.as_ref().map(|shape| {
         let mut wanted = Wanted::default();
@@ -284,7 +288,7 @@ fn by_cedar(
             .expect("a record")
     });
     let request = scene.request(input).expect("a request");
-    let response = Authorizer::new().is_authorized(&request, &set, &scene.entities);
+    let response = Authorizer::new().is_authorized(&request, set, &scene.entities);
     let allowed = response.decision() == cedar_policy::Decision::Allow;
     let failed = response.diagnostics().errors().next().is_some();
     let reasons = response.diagnostics().reason().map(ToString::to_string).collect();
@@ -297,8 +301,9 @@ proptest! {
     #[test]
     fn a_slice_decides_like_the_whole_set(texts in proptest::collection::vec(any_policy(), 0..12)) {
         let policies = load(&texts);
+        let whole = whole_set(&texts, &policies);
         for asked in every_call() {
-            let (permit, reasons) = asked.put(|question| by_cedar(&texts, &policies, question));
+            let (permit, reasons) = asked.put(|question| by_cedar(&whole, &policies, question));
             for time in ["fresh", "remembered"] {
                 let decision = asked.put(|question| policies.decide(question));
                 prop_assert_eq!(decision.permit, permit, "{} {:?} {:?}", time, asked, decision);
