@@ -171,7 +171,9 @@ async fn a_warm_connection_ends_with_its_certificate() {
             caller.closed().await;
         }
     }
-    assert_eq!(stub.requests(), calls - refused);
+    // The end may fall between a call and its answer.
+    let sent = calls - refused;
+    assert!((sent..=sent + 1).contains(&stub.requests()), "{} of {calls}", stub.requests());
     assert!(calls > refused, "it was warm");
     assert_eq!(knock(&lictor, &tls_of(&shown)).await, "");
     let closings = lictor.stop(calls + 1).await;
