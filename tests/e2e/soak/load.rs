@@ -1,6 +1,6 @@
 //! Who calls and who listens, and what came of it.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use serde_json::Value;
 use tokio::{
@@ -143,13 +143,22 @@ async fn call(places: Places, transport: Transport, stop: watch::Receiver<bool>)
     tally
 }
 
+/// Whether a call came to a connection that has just been told to end, and was kept back by the client (RFC 9113
+/// §6.8). Had it been served all the same, more would be on record than was answered.
+fn is_goodbye(error: &hyper::Error) -> bool {
+    error.source().is_some_and(|source| {
+        // The crate `h2` isn't one of ours.
+        format!("{source:?}").contains("GoAway(b\"\", NO_ERROR, Remote)")
+    })
+}
+
 /// One call; whether the connection can be used again.
 async fn once(caller: &mut Caller, body: &'static str, tally: &mut Tally) -> bool {
     let request = caller.request("POST", whole(body));
     let reply = match timeout(PATIENCE, caller.exchange(request)).await {
         Ok(Ok(reply)) => reply,
-        // The connection had closed before anything was sent.
-        Ok(Err(error)) if error.is_canceled() || error.is_closed() => {
+        // The connection had closed, or was told to end, before anything was sent.
+        Ok(Err(error)) if error.is_canceled() || error.is_closed() || is_goodbye(&error) => {
             tally.saw("calls sent again, as nothing had been sent");
             return false;
         }
