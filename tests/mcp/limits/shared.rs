@@ -67,9 +67,14 @@ async fn replicas_hand_out_a_budget_once() {
     let (one, two) = (replica(&stub, &redis, limit).await, replica(&stub, &redis, limit).await);
     let (served, requests) = rush([&one, &two], |code| code == 4291).await;
     assert_eq!(stub.requests(), served);
-    // An answer that comes too late takes its block along.
-    let lost = (failures(&one).await + failures(&two).await) * 7;
-    assert!(served <= 300 && served + lost >= 285, "{served} served, {lost} lost");
+    assert!(served <= 300, "{served} served");
+    // An answer that comes too late, as it may on a busy machine, takes its block along. It is counted, a little later.
+    let counted = async {
+        while served + (failures(&one).await + failures(&two).await) * 7 < 285 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("all but a twentieth", counted).await;
     for (lictor, requests) in [(one, requests[0]), (two, requests[1])] {
         let entries = lictor.stop(requests).await;
         assert!(entries.iter().all(|entry| entry["limits_mode"] == Value::Null));
