@@ -12,7 +12,7 @@ use super::{
 /// How long a store that didn't answer isn't asked again for one key, in nanoseconds.
 const DOWN: u64 = 1_000_000_000;
 
-/// How long a store that was asked ahead may take before it is asked again, in nanoseconds.
+/// How long a store that was asked for a block may take before it is asked for another, in nanoseconds.
 const ASKED: u64 = 1_000_000_000;
 
 /// A block, as a part of what was used here of late: so much is lost when calls come to an end.
@@ -48,7 +48,7 @@ pub(super) struct Cell {
     until: u64,
     /// How many leased tokens were used.
     demand: Demand,
-    /// Until when it is waited for a block that was asked for ahead.
+    /// Until when it is waited for a block that was asked for.
     asked: u64,
     store: Store,
 }
@@ -79,7 +79,7 @@ pub(super) struct Took {
 pub(super) enum Lack {
     /// There are none.
     Empty(Empty),
-    /// The store has to be asked, for so many or as many as are needed.
+    /// The store has to be asked, for so many or as many as are needed: for a block, or none if one is on its way.
     Short(u32),
     /// The store doesn't answer, and isn't asked for so many nanoseconds.
     Unknown(u64),
@@ -110,7 +110,7 @@ impl Cell {
                 Ok(Took { cell, instead: Some(instead), ahead: None })
             }
             Store::Untold | Store::Empty(_) | Store::Down(_) => {
-                Err(Lack::Short(self.block(shared, now)))
+                Err(Lack::Short(if self.asked > now { 0 } else { self.block(shared, now) }))
             }
         }
     }
@@ -127,8 +127,18 @@ impl Cell {
         if !low || self.asked > now || !matches!(self.store, Store::Untold) {
             return Took::counted(self);
         }
-        let asked = now.saturating_add(ASKED);
-        Took { cell: Self { asked, ..self }, instead: None, ahead: Some(block) }
+        Took { cell: self.asking(now), instead: None, ahead: Some(block) }
+    }
+
+    /// The cell while a block is on its way. Of many calls that find nothing left, one asks for a block: else they
+    /// took far more than they use from the other replicas.
+    pub(super) fn asking(self, now: u64) -> Self {
+        Self { asked: now.saturating_add(ASKED), ..self }
+    }
+
+    /// The cell once it is told of the block that was asked for.
+    pub(super) fn told(self) -> Self {
+        Self { asked: 0, ..self }
     }
 
     fn block(self, shared: &Shared, now: u64) -> u32 {
@@ -143,7 +153,6 @@ impl Cell {
     /// Takes in what the store said.
     pub(super) fn feed(&mut self, outcome: Outcome, now: u64) {
         let after = |duration: Duration| now.saturating_add(nanos(duration));
-        self.asked = 0;
         self.store = match outcome {
             Outcome::Granted(Lease { tokens, valid_for }) => {
                 self.leased = self.left(now).saturating_add(tokens);

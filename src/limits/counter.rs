@@ -130,7 +130,13 @@ impl Counter {
             match cell.take(&self.laws, now, cost) {
                 Ok(took) => cells.push((place, took)),
                 Err(Lack::Short(want)) => {
-                    short.push(Short { key, need: cost, want: want.max(cost) })
+                    let wanted = Short { key, need: cost, want: want.max(cost) };
+                    if wanted.is_block() {
+                        // If another limit refuses the call, nobody asks; then calls do without blocks for a while.
+                        let asking = table.cell(place).asking(now);
+                        table.set(place, asking);
+                    }
+                    short.push(wanted);
                 }
                 Err(Lack::Unknown(wait)) => unknown = unknown.max(Some(wait)),
                 Err(Lack::Empty(empty)) => {
@@ -150,13 +156,16 @@ impl Counter {
         }
     }
 
-    /// Takes in what the store said of a key.
-    pub(super) fn feed(&self, key: Key, outcome: Outcome, now: Instant) {
+    /// Takes in what the store said to who asked for these tokens.
+    pub(super) fn feed(&self, short: Short, outcome: Outcome, now: Instant) {
         let mut table = self.lock();
         let now = self.time(now);
-        let place = table.place(key, now);
+        let place = table.place(short.key, now);
         let mut cell = table.cell(place);
         cell.feed(outcome, now);
+        if short.is_block() {
+            cell = cell.told();
+        }
         table.set(place, cell);
     }
 
@@ -191,6 +200,12 @@ impl Counter {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // A table is never left half written: cells are set one by one, each whole.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Short {
+    fn is_block(&self) -> bool {
+        self.want > self.need
     }
 }
 

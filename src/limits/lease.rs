@@ -64,7 +64,7 @@ impl Shortage {
 
     /// Tells the limit what the store said. Then the call, if there is one that waits, is to be tried again.
     pub fn feed(&self, outcome: Outcome, now: Instant) {
-        self.counter.feed(self.short.key, outcome, now);
+        self.counter.feed(self.short, outcome, now);
     }
 }
 

@@ -43,6 +43,7 @@ fn serve(calls: u64, seconds: u64, block: u32) -> (u32, u32, u32, u32) {
             ahead += 1;
             leased += want;
             cell.feed(granted(want, 1), now);
+            cell = cell.told();
         }
     }
     (leased, used, waited, ahead)
@@ -104,7 +105,7 @@ fn the_store_is_asked_ahead_once_and_not_while_it_says_no() {
         let mut cell = cell;
         cell.feed(granted(2, 1), now);
         cell.feed(outcome, now);
-        cell.take(&laws, now, 1).expect("a token")
+        cell.told().take(&laws, now, 1).expect("a token")
     };
     assert_eq!(took(granted(1, 1)).ahead, Some(100));
     let wait = Some(Duration::from_secs(1));

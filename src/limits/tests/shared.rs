@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     super::{
-        Lease, Limit, Outcome, Untaken,
+        Lease, Limit, Outcome, Shortage, Untaken,
         settings::{Dimension, OnStoreFailure, Sharing},
     },
     Call, Site, budget, changed, limit, number, rate,
@@ -49,6 +49,39 @@ fn a_shared_limit_lives_on_leases() {
     shortage.feed(Outcome::Refused { retry_after: None }, site.instant());
     site.now += Duration::from_secs(10_000);
     assert_eq!(site.limited(&call).retry_after(), None);
+}
+
+#[test]
+fn of_many_calls_that_wait_one_asks_for_a_block() {
+    let many = limit("many", budget(1_000, Some(60)), &[]);
+    let mut site = Site::new([shared(many, OnStoreFailure::Deny, 1)]);
+    let call = Call::of("echo");
+    let ask = |site: &Site| match site.try_take(&call) {
+        Err(Untaken::Short(shortages)) => shortages.into_iter().next().expect("one limit"),
+        other => panic!("{other:?}"),
+    };
+    let wants = |site: &Site| ask(site).want();
+    let feed = |site: &Site, shortage: &Shortage| {
+        let lease = Lease { tokens: shortage.want(), valid_for: Duration::from_secs(10) };
+        shortage.feed(Outcome::Granted(lease), site.instant());
+    };
+    // A crowd that makes blocks of ten worth while.
+    while site.served(&call) < 200 {
+        let lease = Lease { tokens: 200, valid_for: Duration::from_secs(10) };
+        ask(&site).feed(Outcome::Granted(lease), site.instant());
+    }
+    // The one that was asked for ahead of them never came, and isn't waited for any more.
+    site.now += Duration::from_secs(1);
+    let (block, single) = (ask(&site), ask(&site));
+    assert_eq!((block.want(), single.want(), wants(&site)), (10, 1, 1));
+    // What one call asked for itself is not the block.
+    feed(&site, &single);
+    assert_eq!((site.served(&call), wants(&site)), (1, 1));
+    feed(&site, &block);
+    // Half way through it the next one was asked for; when there is none, a call asks again.
+    assert_eq!((site.served(&call), wants(&site)), (10, 1));
+    block.feed(Outcome::Refused { retry_after: Some(Duration::ZERO) }, site.instant());
+    assert_eq!(wants(&site), 10);
 }
 
 #[test]
