@@ -4,8 +4,7 @@
 One proxy under the load of `make bench`, with a tool attached:
 
     perf        samples of the CPU clock, kernel included
-    callgrind   instructions, by function; slow, but the same from run to run
-    dhat        heap blocks and bytes per call, by the place that allocates
+    callgrind   instructions and heap blocks, by function; slow, but the same from run to run
     strace      system calls per call
 
 `bench/hotspots.py callgrind --proxy pingora-plain` is the yardstick to hold Lictor's against.
@@ -13,7 +12,6 @@ One proxy under the load of `make bench`, with a tool attached:
 
 import argparse
 import collections
-import json
 import re
 import subprocess
 import sys
@@ -24,8 +22,7 @@ import run
 from calls import Cell, Field, Invalid
 
 TOP = 45
-# Frames of dhat's stacks that don't tell who allocates: allocator and standard library.
-PLUMBING = re.compile(r"\(library/|\(in /usr/|alloc|to_vec|to_owned|\((vec|slice|raw_vec|mod)\.rs")
+ALLOCATORS = re.compile(r"(mi_)?(malloc|zalloc|calloc|realloc)(_aligned)?")
 
 
 def main() -> int:
@@ -108,41 +105,30 @@ def callgrind(field: Field, cell: Cell, seconds: float) -> None:
         rows = re.findall(r"^ *([\d,]+) \([^)]*\) +(?:\S*?:)?(\S.*?)(?: \[[^\]]*\])?$", text, re.M)
         for count, name in rows[1:TOP]:
             print(f"{int(count.replace(',', '')) / calls:12,.0f}  {name[:110]}")
+    print_blocks(data.read_text(errors="replace"), calls)
 
 
-def dhat(field: Field, cell: Cell, seconds: float) -> None:
-    """Allocations of the calls alone: those of a run with load less those of a run without."""
-    sums = []
-    for loaded in (False, True):
-        data = field.run / f"dhat-{loaded}.json"
-        start(field, cell, ["valgrind", "--tool=dhat", f"--dhat-out-file={data}"])
-        calls = load(field, cell, seconds) if loaded else 0
-        field.proxies[cell.proxy].stop()
-        sums.append(allocations(json.loads(data.read_text())))
-    idle, busy = sums
-    busy.subtract(idle)
-    blocks = sum(count for (_, kind), count in busy.items() if kind == "blocks")
-    size = sum(count for (_, kind), count in busy.items() if kind == "bytes")
-    print(f"{blocks / calls:.1f} blocks and {size / calls:,.0f} bytes per call, {calls:,} calls\n")
-    places = [key for key, _ in busy.most_common() if key[1] == "blocks"]
-    for place, _ in places[:TOP]:
-        count, size = busy[place, "blocks"] / calls, busy[place, "bytes"] / calls
-        if count >= 0.01:
-            print(f"{count:8.2f} blocks {size:10,.0f} bytes  {place[:160]}")
+def print_blocks(profile: str, calls: int) -> None:
+    """Heap blocks per call, by who asks for them. (dhat sees glibc's allocator only.)"""
+    names, counts = {}, collections.Counter()
+    caller = callee = ""
 
+    def full(name: str) -> str:
+        number, _, text = name.partition(" ")
+        return names.setdefault(number, text or number)
 
-def allocations(profile: dict) -> collections.Counter:
-    """(place, `blocks` or `bytes`) → count; a place is told by its three innermost frames."""
-    frames = [re.sub(r"^0x[0-9A-F]+: ", "", frame) for frame in profile["ftbl"]]
-    telling = [not PLUMBING.search(frame) for frame in frames]
-    # Type arguments are long and the same all the way up.
-    short = [re.sub(r"<[^ ].*>|UnknownInlinedFun ", "", frame) for frame in frames]
-    counts = collections.Counter()
-    for point in profile["pps"]:
-        place = " < ".join([short[index] for index in point["fs"] if telling[index]][:3])
-        counts[place, "blocks"] += point["tbk"]
-        counts[place, "bytes"] += point["tb"]
-    return counts
+    for line in profile.splitlines():
+        key, _, value = line.partition("=")
+        if key == "fn":
+            caller = full(value)
+        elif key == "cfn":
+            callee = full(value)
+        elif key == "calls" and ALLOCATORS.fullmatch(callee) and not ALLOCATORS.fullmatch(caller):
+            counts[caller] += int(value.split()[0])
+    print(f"\n{counts.total() / calls:.1f} heap blocks per call")
+    for name, count in counts.most_common(TOP):
+        if count / calls >= 0.05:
+            print(f"{count / calls:12.2f}  {name[:110]}")
 
 
 def strace(field: Field, cell: Cell, seconds: float) -> None:
@@ -162,7 +148,7 @@ def strace(field: Field, cell: Cell, seconds: float) -> None:
             print(f"{int(count) / calls:8.2f}  {name.strip()}")
 
 
-TOOLS = {"perf": perf, "callgrind": callgrind, "dhat": dhat, "strace": strace}
+TOOLS = {"perf": perf, "callgrind": callgrind, "strace": strace}
 
 
 def output(words: list) -> str:
