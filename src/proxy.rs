@@ -24,7 +24,6 @@
 mod admit;
 mod agent;
 mod answer;
-mod answered;
 mod asked;
 mod behalf;
 mod body;
@@ -51,6 +50,7 @@ mod reserve;
 mod respond;
 mod route;
 pub mod settings;
+mod settled;
 mod sse_endpoint;
 mod user_token;
 mod web;
@@ -69,7 +69,7 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 pub use self::{
-    answered::Answered, behalf::Delegation, body::Budget, route::Inside, sse_endpoint::Streams,
+    behalf::Delegation, body::Budget, route::Inside, settled::Settled, sse_endpoint::Streams,
 };
 use self::{
     body::Reservation,
@@ -113,9 +113,9 @@ pub struct Shared {
     /// The streams of clients of the HTTP+SSE transport.
     pub streams: Streams,
     /// Requests of servers that were answered here.
-    pub answered: Answered,
+    pub answered: Settled,
     /// Calls that their callers have cancelled.
-    pub cancelled: Answered,
+    pub cancelled: Settled,
     /// On whose behalf calls are made.
     pub delegation: Delegation,
     /// Bytes of bodies in flight.

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use pingora::protocols::http::ServerSession;
 
-use super::{Halt, Proxy, Read, Served, answered::Address, sse_endpoint::cancelled};
+use super::{Halt, Proxy, Read, Served, settled::Address, sse_endpoint::cancelled};
 use crate::{
     delegation::Behalf,
     denial::Denial,

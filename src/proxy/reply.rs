@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use tokio::time::timeout;
 
 use super::{
-    answered::Address,
     asked::Back,
     headers::{SESSION_HEADER, VERSION_HEADER},
     refusal,
+    settled::Address,
 };
 use crate::{denial::Denial, exchange::Asking, protocol::Id};
 

@@ -35,7 +35,7 @@ impl Address {
 
 /// The requests that were answered, or cancelled.
 #[derive(Debug, Default)]
-pub struct Answered(Mutex<Inner>);
+pub struct Settled(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -44,7 +44,7 @@ struct Inner {
     order: VecDeque<Address>,
 }
 
-impl Answered {
+impl Settled {
     /// Remembers a request.
     pub(super) fn note(&self, address: Address) {
         self.with(|inner| {
@@ -104,16 +104,16 @@ mod tests {
 
     #[test]
     fn only_the_newest_are_remembered() {
-        let answered = Answered::default();
+        let settled = Settled::default();
         let address = |at: usize| Address::new("s", None, "a", &at.to_string());
         for at in 0..REMEMBERED + 2 {
-            answered.note(address(at));
-            answered.note(address(at));
+            settled.note(address(at));
+            settled.note(address(at));
         }
-        assert!(!answered.contains(&address(1)));
-        assert!(answered.contains(&address(2)));
-        answered.forget(&address(2));
-        assert!(!answered.contains(&address(2)));
-        assert!(answered.contains(&address(3)));
+        assert!(!settled.contains(&address(1)));
+        assert!(settled.contains(&address(2)));
+        settled.forget(&address(2));
+        assert!(!settled.contains(&address(2)));
+        assert!(settled.contains(&address(3)));
     }
 }
