@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-/// A call makes some two hundred small allocations; glibc's allocator takes twice the time for them.
+/// A call makes some seventy small allocations; glibc's allocator takes twice the time for them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
