@@ -66,7 +66,7 @@ impl Client {
         head: &Parts,
         body: Bytes,
     ) -> Result<http::Response<Body>, Error> {
-        let text: Bytes = head::write(target, head).into();
+        let mut unsent: (Bytes, Bytes) = (head::write(target, head).into(), body);
         loop {
             let (stream, reused) = match self.shelf.take() {
                 Some(stream) => (stream, true),
@@ -75,15 +75,18 @@ impl Client {
                     (dialled.map_err(|error| Error::Unreachable(Box::new(error)))?, false)
                 }
             };
-            let mut connection = Connection::new(stream, text.clone(), body.clone());
+            // All of it, so that the body is held no longer than until it is sent.
+            let mut connection = Connection::new(stream, unsent.0, unsent.1);
             match poll_fn(|context| connection.poll_head(context, &head.method)).await {
                 Ok(answer) => {
                     let body = Body::new(connection, answer.framing, answer.keeps, &self.shelf);
                     return Ok(http::Response::from_parts(answer.parts, body));
                 }
-                // The server had closed it; now one may be dialled.
-                Err(_) if reused && connection.is_unused() => {}
-                Err(broken) => return Err(Error::Failed(Box::new(broken))),
+                Err(broken) => match connection.into_unsent() {
+                    // The server had closed it; now one may be dialled.
+                    Some(whole) if reused => unsent = whole,
+                    Some(_) | None => return Err(Error::Failed(Box::new(broken))),
+                },
             }
         }
     }

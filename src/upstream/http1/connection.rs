@@ -59,9 +59,9 @@ impl Connection {
         }
     }
 
-    /// Whether not one byte of the call was written.
-    pub(super) fn is_unused(&self) -> bool {
-        self.is_unused
+    /// The call, for another connection, if not one byte of it was written.
+    pub(super) fn into_unsent(self) -> Option<(Bytes, Bytes)> {
+        self.is_unused.then_some((self.head, self.body))
     }
 
     /// The stream, for another call, if nothing is left to send and nothing came that was not asked for.

@@ -290,6 +290,53 @@ async fn an_answer_may_come_before_all_was_sent() {
 }
 
 #[tokio::test]
+async fn a_body_is_held_until_it_is_sent() {
+    let (client, listener) = client(DEADLINE).await;
+    let held = Arc::new(b"body".to_vec());
+    /// Bytes that tell when they are let go.
+    struct Shared(Arc<Vec<u8>>);
+    impl AsRef<[u8]> for Shared {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    let server = async {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        read_request(&mut stream, 4).await;
+        // However long the answer takes.
+        let let_go = async {
+            while Arc::strong_count(&held) > 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, let_go).await.expect("nobody holds it");
+        stream.write_all(b"HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n").await.expect("written");
+    };
+    let calls = call(&client, Bytes::from_owner(Shared(Arc::clone(&held))));
+    let ((), answer) = tokio::join!(server, calls);
+    assert_eq!(answer.expect("answered").0, 202);
+}
+
+#[tokio::test]
+async fn a_call_of_which_nothing_was_written_goes_out_whole_on_another_connection() {
+    let (client, listener) = client(DEADLINE).await;
+    let address = listener.local_addr().expect("address");
+    let mut stale = TcpStream::connect(address).await.expect("connected");
+    let (_kept, _) = listener.accept().await.expect("accepted");
+    // Nothing can be sent on it, which only shows when it is tried.
+    stale.shutdown().await.expect("shut");
+    client.shelf.put(stale);
+    let server = async {
+        let (mut stream, _) = listener.accept().await.expect("accepted");
+        read_request(&mut stream, 4).await;
+        stream.write_all(b"HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n").await.expect("written");
+    };
+    let calls = call(&client, Bytes::from_static(b"body"));
+    let ((), answer) = tokio::join!(server, calls);
+    assert_eq!(answer.expect("answered").0, 202);
+}
+
+#[tokio::test]
 async fn a_connection_with_bytes_that_nobody_asked_for_is_not_used_again() {
     let (client, listener) = client(DEADLINE).await;
     let server = async {
