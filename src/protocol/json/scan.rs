@@ -104,7 +104,7 @@ fn scan_with(
         marks: Marks::of(bytes),
         digest,
         keys: Keys::with_capacity((bytes.len() / 32).clamp(8, 1024)),
-        index: Index::with_capacity(16),
+        index: Index::with_capacity((bytes.len() / 128).clamp(16, 1024)),
     };
     let (root, first) = next(bytes, 0);
     let end = scanner.value(bytes, root, first, 0).map_err(|error| *error)?;
