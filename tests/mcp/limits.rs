@@ -187,7 +187,9 @@ async fn what_is_denied_takes_nothing() {
 pub(crate) fn hours_from_now(offset: i64) -> String {
     let now = i64::try_from(Clock.unix().as_secs() / 3600).expect("it is small");
     let hour = |offset: i64| (now + offset).rem_euclid(24);
-    format!("from: '{:02}:00', to: '{:02}:00'", hour(offset), hour(offset + 12))
+    // Hours end at 24:00, not at 00:00.
+    let end = hour(offset + 11) + 1;
+    format!("from: '{:02}:00', to: '{end:02}:00'", hour(offset))
 }
 
 #[tokio::test]
